@@ -229,14 +229,14 @@ def prebuild_prefect_db_and_embedded_world() -> None:
         from factmill.tasks.graph.paths import compile_path_kernels
         from factmill.tasks.models.embedders import (
             PACKAGED_EMBEDDER,
-            choose_default_embedder,
+            choose_minilm_or_ngram_embedder,
             resolve_embedder_folder_converting_packaged,
         )
         from factmill.tasks.world.serving import running_world
 
         with running_world(folder), open_or_build_embedded_graph(folder):
             compile_path_kernels()
-            if choose_default_embedder(folder) == PACKAGED_EMBEDDER:
+            if choose_minilm_or_ngram_embedder(folder) == PACKAGED_EMBEDDER:
                 resolve_embedder_folder_converting_packaged(PACKAGED_EMBEDDER, folder)
             print_and_log("preparing Prefect's database …")
             if server:

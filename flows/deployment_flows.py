@@ -58,7 +58,7 @@ def make_deployed_flow(benchmark: Benchmark) -> Flow[..., State[Any]]:
                 progress.log_to_current_run(text)
             return text
 
-        return run_to_final_state(make)
+        return run_and_return_final_state(make)
 
     flow: Flow[..., State[Any]] = recipe.with_options()
     flow.fn = served
@@ -72,14 +72,14 @@ def __getattr__(name: str) -> Flow[..., State[Any]]:
     return make_deployed_flow(BENCHMARKS[name])
 
 
-def run_to_final_state(make: Callable[[], str]) -> State[Any]:
+def run_and_return_final_state(make: Callable[[], str]) -> State[Any]:
     """Run `make` and return the final state: completed with its result as message, or failed with the error's message.
 
     If the Prefect server goes away, the run waits for it and makes the rest; the state is returned once one answers.
     """
-    configure_deployed_run_process()
+    configure_deployed_run_process_exit()
     try:
-        while (state := _run_to_final_state_once(make)) is None:
+        while (state := _try_run_to_final_state(make)) is None:
             wait_for_standing_server()
         wait_for_standing_server()
     except BaseException:  # a stop, which Prefect reports; with the server away, it would retry for minutes
@@ -89,7 +89,7 @@ def run_to_final_state(make: Callable[[], str]) -> State[Any]:
     return state
 
 
-def _run_to_final_state_once(make: Callable[[], str]) -> State[Any] | None:
+def _try_run_to_final_state(make: Callable[[], str]) -> State[Any] | None:
     """Return the final state; None if the Prefect server has gone away."""
     try:
         with raising_prefect_lost():
@@ -124,11 +124,11 @@ def format_build_outcome(report: BuildReport) -> str:
 
 def execute_deployed_run() -> None:
     """Execute the run that Prefect's environment names, in a process that ends with the serving process."""
-    configure_deployed_run_process()
+    configure_deployed_run_process_exit()
     runpy.run_module("prefect.engine", run_name="__main__")
 
 
-def configure_deployed_run_process() -> None:
+def configure_deployed_run_process_exit() -> None:
     """Configure the process of a deployment's run: it ends soon after a stop, and together with the serving process."""
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):
         return

@@ -31,7 +31,7 @@ from factmill.tasks.processes import (
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import ensure_writable_home, factmill_home
 from factmill.tasks.storage.housekeeping.prefect_history import (
-    find_prefect_database_damage,
+    find_prefect_database_problem,
     guarded_prefect_database_until_created,
     prefect_database_path,
     trim_history,
@@ -308,7 +308,7 @@ class OwnServer:
     def recover(self) -> None:
         """Wait for a usable server after a loss; a damaged history, if that was the cause, is moved aside."""
         ensure_writable_home()
-        if self._process.poll() is None and find_prefect_database_damage(prefect_database_path(self._home)):
+        if self._process.poll() is None and find_prefect_database_problem(prefect_database_path(self._home)):
             stop_child_process(self._process)
         self.wait_ready()
 

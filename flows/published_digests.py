@@ -68,7 +68,7 @@ def collect_table_digests(reports: Iterable[Mapping[str, Any]]) -> TableDigests:
     return {report["benchmark"]: dict(sorted(report["tables"].items())) for report in reports}
 
 
-def describe_unversioned_build_changes(reports: Iterable[Mapping[str, Any]]) -> list[str]:
+def describe_table_changes_under_same_id(reports: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a message, with advice, for each build with the stored id but different tables."""
     content = _load_digests_file()
     if content["pyarrow"] != version("pyarrow"):
@@ -117,6 +117,6 @@ def _load_digests_file() -> dict[str, Any]:
 
 if __name__ == "__main__":
     read = [json.loads(line) for line in sys.stdin]
-    if problems := describe_unversioned_build_changes(read):
+    if problems := describe_table_changes_under_same_id(read):
         sys.exit("\n".join(problems))
     write_published_digests(read)

@@ -20,7 +20,11 @@ from prefect.states import Cancelling
 from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.commands.release import release_if_gates_pass
 from factmill.flows.commands.report import write_evaluation_report
-from factmill.flows.deployment_flows import format_build_outcome, format_error_with_class_name, run_to_final_state
+from factmill.flows.deployment_flows import (
+    format_build_outcome,
+    format_error_with_class_name,
+    run_and_return_final_state,
+)
 from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S
 from factmill.flows.serve_options import (
     MultiBenchmarkRebuildParamsBase,
@@ -33,7 +37,7 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.runs import run_lock
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.errors import BudgetExhausted, BuildAlreadyRunning, BuildError, PrefectServerLost
-from factmill.tasks.evaluation.definition import Evaluation, EvaluationParams, enlarge_batches_if_offline
+from factmill.tasks.evaluation.definition import Evaluation, EvaluationParams, enlarge_batches_if_no_model_calls
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.release.core.selection_and_gates import ReleaseGates
@@ -57,10 +61,10 @@ class RebuildStepOutcome:
 @flow(name=REBUILD_FLOW, validate_parameters=True, persist_result=False)
 def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOptions()) -> State:  # type: ignore[valid-type] # noqa: B008 - frozen
     """Make benchmarks one after another and measure models on them; one that fails leaves the others be."""
-    return run_to_final_state(lambda: rebuild_benchmarks(params, run))
+    return run_and_return_final_state(lambda: rebuild_and_evaluate_benchmarks(params, run))
 
 
-def rebuild_benchmarks(params: MultiBenchmarkRebuildParamsBase, run: RunOptions) -> str:
+def rebuild_and_evaluate_benchmarks(params: MultiBenchmarkRebuildParamsBase, run: RunOptions) -> str:
     """Rebuild and return a summary; at the end, BuildError lists failures, BudgetExhausted what was stopped."""
     check_rebuild_models_and_credentials(params, run)
     chosen = params.list_chosen_benchmarks()
@@ -133,7 +137,7 @@ def _build_evaluate_and_release(
 def _evaluate_and_write_report(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:
     # answers of models do not change with items and pages
     made = make_or_reuse_build(
-        evaluation, params, enlarge_batches_if_offline(params, run.model_copy(update={"since": None}))
+        evaluation, params, enlarge_batches_if_no_model_calls(params, run.model_copy(update={"since": None}))
     )
     write_evaluation_report(resolve_warehouse_path(run), made.build_id, factmill_home() / "reports")
     return made

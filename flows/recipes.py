@@ -49,7 +49,7 @@ class ReviewDecisionsInput(RunInput):
     """The review queue as CSV, filled in."""
 
 
-def pause_for_decisions(report: BuildReport, run: RunOptions) -> int:
+def pause_and_count_decisions(report: BuildReport, run: RunOptions) -> int:
     """Pause this flow run until people decide on a build's open review items; return the number of decisions.
 
     Decisions arrive in the form, or by `factmill review --from`, and are stored in the warehouse. SourceError if the
@@ -143,7 +143,7 @@ def make_recipe(
                 else build.publish({record.main_table: rows.table(record.main_row_model)})
             )
             create_build_artifacts(record, report, rows.all_rows())
-        if getattr(params, "review", None) == "ask" and pause_for_decisions(report, run):
+        if getattr(params, "review", None) == "ask" and pause_and_count_decisions(report, run):
             # items that are still open are left out
             return make(params.model_copy(update={"review": "manual"}), run)
         return report

@@ -19,7 +19,7 @@ from factmill.tasks.evaluation.definition import Evaluation, check_tested_model
 from factmill.tasks.files import load_toml, resolve_absolute_path
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
 from factmill.tasks.settings import SERVICE_SECTIONS, load_world
-from factmill.tasks.text.durations import format_duration, parse_validated_duration
+from factmill.tasks.text.durations import format_duration_in_one_unit, parse_validated_duration
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 
@@ -123,7 +123,7 @@ class ServeOptions(MultiBenchmarkRebuildParamsBase, RunOptions):
         options = {name: getattr(self, name) for name in RunOptions.model_fields}
         world = load_world(self.world, self.graph)
         if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SERVICE_SECTIONS):
-            options["max_age"] = format_duration(period_s / 2)
+            options["max_age"] = format_duration_in_one_unit(period_s / 2)
         prompts = self.prompts and resolve_absolute_path(self.prompts)
         return RunOptions(**options | {"world": self.resolve_world_path(), "prompts": prompts})
 

@@ -189,7 +189,7 @@ def test_every_reason_written_by_code_is_documented() -> None:
     for path in (ASSETS_ROOT / "tasks").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                place = {"Reject": 1, "QuestionRefusal": 0, "QuestionAnswerPairProblem": 0}.get(
+                place = {"Reject": 1, "ReasonForNoQuestion": 0, "QuestionAnswerPairProblem": 0}.get(
                     node.func.id, len(node.args)
                 )
                 reasons |= {each.value for each in node.args[place : place + 1] if isinstance(each, ast.Constant)}

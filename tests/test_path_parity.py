@@ -29,7 +29,7 @@ from factmill.tasks.core.wikidata_paths import PathFinder, PathSearchOptions, Pa
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.processes import LOOPBACK_HOST, find_free_port, start_child_process, stop_child_process
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, canonical_number
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit, canonical_number
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.rdf import write_world_ntriples
@@ -122,7 +122,7 @@ def draw_item_pairs(plain: PlainPaths, count: int, seed: int) -> list[tuple[int,
 
 def draw_literal_pairs(
     plain: PlainPaths, kind: str, count: int, seed: int
-) -> list[tuple[int, PartialDate | NumberWithUnit]]:
+) -> list[tuple[int, PartialDate | WantedNumberWithUnit]]:
     """Return items with their own or a neighbour's value, some made wrong on purpose."""
     draw = random.Random(seed)
     properties = load_property_numbers(LISTS[kind])
@@ -151,9 +151,9 @@ def draw_date(text: str, draw: random.Random) -> PartialDate:
     return PartialDate(*parts[: draw.randint(1, 3)])
 
 
-def draw_number(value: tuple[Any, ...], draw: random.Random) -> NumberWithUnit:
+def draw_number(value: tuple[Any, ...], draw: random.Random) -> WantedNumberWithUnit:
     number, unit = str(canonical_number(value[4])), value[6]
-    return NumberWithUnit(draw.choice([number, number, number, "12345.678"]), draw.choice([None, unit, 11573]))
+    return WantedNumberWithUnit(draw.choice([number, number, number, "12345.678"]), draw.choice([None, unit, 11573]))
 
 
 def list_found(found: PathsFoundForPairs) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
@@ -191,7 +191,7 @@ def check_items(engines: Engines, pairs: Sequence[tuple[int, int]], options: Pat
 
 def check_literals(
     engines: Engines,
-    pairs: Sequence[tuple[int, PartialDate | NumberWithUnit]],
+    pairs: Sequence[tuple[int, PartialDate | WantedNumberWithUnit]],
     properties: frozenset[int],
     options: PathSearchOptions,
 ) -> int:
@@ -241,7 +241,11 @@ def test_values_of_two_real_items_with_all_statements_have_same_paths(real: Engi
     properties = load_property_numbers(LISTS[kind])
     pairs = draw_literal_pairs(real.plain, kind, 300, seed=6)
     # neither item has a rank, so a search among ranks finds none of their numbers
-    asked = pairs or [(42, NumberWithUnit("1.96")), (37599471, NumberWithUnit("1")), (999999999, NumberWithUnit("1"))]
+    asked = pairs or [
+        (42, WantedNumberWithUnit("1.96")),
+        (37599471, WantedNumberWithUnit("1")),
+        (999999999, WantedNumberWithUnit("1")),
+    ]
     paths = check_literals(real, asked, properties, PathSearchOptions(all_hops, max_paths=None))
     print(f"\n{kind}: {len(asked)} pairs, {paths} paths")
     assert (paths > 100) == bool(pairs)

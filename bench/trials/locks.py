@@ -257,7 +257,9 @@ def print_constants(number: int, seed: int) -> None:
     counts: Counter[bool] = Counter()
     for name, benchmark in BENCHMARKS.items():
         recipe = benchmark.recipe.partition(":")[0]
-        run = sorted(each for each in list_run(name) if code_versions.classify_module_versioning(recipe, each[0]) == "")
+        run = sorted(
+            each for each in list_run(name) if code_versions.find_package_versioning_module(recipe, each[0]) == ""
+        )
         draw.shuffle(run)
         left = number // len(BENCHMARKS)
         for module, definition in run:

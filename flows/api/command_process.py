@@ -66,11 +66,13 @@ def _convert_option_value_for_model(field: FieldInfo, value: Any) -> Any:
         return value
     listed = [value] if isinstance(value, str) else value
     return (
-        [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed] if _is_list(listed) else value
+        [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
+        if _is_list_tuple_or_set(listed)
+        else value
     )
 
 
-def _is_list(value: Any) -> bool:
+def _is_list_tuple_or_set(value: Any) -> bool:
     return isinstance(value, list | tuple | set | frozenset)
 
 
@@ -80,7 +82,7 @@ def _format_option(name: str, field: FieldInfo, value: Any) -> list[str]:
         return [option] if value else []
     if isinstance(value, Mapping):
         value = [f"{key}={part}" for key, part in value.items()]
-    return [f"{option}={each}" for each in (value if _is_list(value) else [value])]
+    return [f"{option}={each}" for each in (value if _is_list_tuple_or_set(value) else [value])]
 
 
 def run_json_command(words: Sequence[str], quiet: bool) -> list[dict[str, Any]]:

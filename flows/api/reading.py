@@ -26,7 +26,7 @@ from factmill.tasks.storage.published_table import PublishedTable
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.storage.warehouse import open_warehouse, query_rows
-from factmill.tasks.text.html_tables import render_html_lines, render_titled_html_table
+from factmill.tasks.text.html_tables import format_lines_as_html, render_titled_html_table
 
 LATEST = "latest"
 """Value of `build` for the latest build of a benchmark, or the latest that has a table."""
@@ -93,7 +93,7 @@ class RowExplanation:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return render_html_lines(self.lines)
+        return format_lines_as_html(self.lines)
 
 
 def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowExplanation:
@@ -113,7 +113,7 @@ def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowE
         else _list_latest_build_per_benchmark(warehouse, benchmark)
     )
     with open_warehouse(warehouse) as db:
-        found = [record for record in records if _has_row_with_id_prefix(db, record, row_id)]
+        found = [record for record in records if _has_row_or_reject_with_id_prefix(db, record, row_id)]
         if len(found) > 1:
             names = ", ".join(record.benchmark for record in found)
             raise UsageError(f"rows of several benchmarks begin with {row_id!r}: {names}; name one with benchmark=")
@@ -146,7 +146,7 @@ def _list_latest_build_per_benchmark(warehouse: Path, benchmark: str) -> list[Bu
     return [latest[name] for name in BENCHMARKS | list_evaluations_and_analyses() if name in latest]
 
 
-def _has_row_with_id_prefix(db: Any, record: BuildRecord, id_prefix: str) -> bool:
+def _has_row_or_reject_with_id_prefix(db: Any, record: BuildRecord, id_prefix: str) -> bool:
     table = get_benchmark_or_evaluation(record.benchmark).main_table
     tables = (table, "rejects", "merged_rows")
     query = " UNION ALL ".join(f"SELECT id FROM {each} WHERE build_id = $1 AND starts_with(id, $2)" for each in tables)

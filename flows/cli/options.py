@@ -182,7 +182,7 @@ def make_model_from_options(model: type[M], options: object) -> M:
 
     If `given` has a `context`, the error names that command.
     """
-    with raising_usage_errors(model, getattr(options, "context", None)):
+    with raising_bad_parameter(model, getattr(options, "context", None)):
         return model(**collect_given_option_values(model, options))
 
 
@@ -228,7 +228,7 @@ def format_expected_number(
 
 
 @contextmanager
-def raising_usage_errors(model: type[BaseModel], context: typer.Context | None = None) -> Iterator[None]:
+def raising_bad_parameter(model: type[BaseModel], context: typer.Context | None = None) -> Iterator[None]:
     """Turn a model's validation error into BadParameter, with the option and what was expected (exit code 2)."""
     try:
         yield

@@ -67,7 +67,7 @@ ForecastOption = Annotated[
 ]
 
 
-def make_forecast_fields(what: str, counted: str, basis: str, default_rows: str) -> list[tuple[str, Any, Any]]:
+def make_forecast_options(what: str, counted: str, basis: str, default_rows: str) -> list[tuple[str, Any, Any]]:
     """Return the options of a forecast, as add_dataclass_command takes them.
 
     `what`: what is forecast, `build` or `evaluation`; `counted`: what its rows are, in the help of --rows; `basis` and
@@ -321,7 +321,7 @@ def _add_build_command(
         *own,
         *make_option_dataclass_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)),
         ("force", BuildForceOption, False),
-        *make_forecast_fields(
+        *make_forecast_options(
             "build",
             "number of source rows that the build will read",
             "the benchmark's newest build with the same world, prompts and parameters; if there is none, its newest build",

@@ -20,7 +20,7 @@ from factmill.flows.cli.options import (
     print_json,
     print_lines_escaping_control_characters,
     print_result,
-    raising_usage_errors,
+    raising_bad_parameter,
     resolve_benchmark_and_build_name,
 )
 from factmill.flows.commands.human_review import compute_build_audit_results, format_audit_results
@@ -36,7 +36,7 @@ from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.storage.builds import (
     list_builds,
     resolve_build,
-    resolve_build_and_choice_note,
+    resolve_build_and_latest_choice_note,
     resolve_build_id_and_reject_count,
 )
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import find_process_using_warehouse
@@ -79,7 +79,7 @@ def verify(
     Example: factmill verify latest:granola
     """
     progress.set_progress_style()
-    with raising_usage_errors(RunOptions):
+    with raising_bad_parameter(RunOptions):
         run = RunOptions(warehouse=warehouse, concurrency=concurrency)
     record = resolve_build(resolve_warehouse_path(run), build_name)
     tables = build_runner.verify_build_by_replay(get_benchmark_or_evaluation(record.benchmark), record, run)
@@ -118,7 +118,7 @@ def export(
 
     progress.set_progress_style()
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
-    record, choice = resolve_build_and_choice_note(path, build_name)
+    record, choice = resolve_build_and_latest_choice_note(path, build_name)
     benchmark = get_benchmark_or_evaluation(record.benchmark)
     held_out = () if with_answers else benchmark.held_out_tables
     audit = format_audit_results(benchmark, compute_build_audit_results(path, benchmark, record.build_id))
@@ -194,7 +194,7 @@ def _show_rows(
 ) -> None:
     """Print rows of the published table; if `part` is None, a balanced choice over its parts (relations, sources)."""
     try:
-        record, choice = resolve_build_and_choice_note(warehouse, build or f"latest:{known.name}")
+        record, choice = resolve_build_and_latest_choice_note(warehouse, build or f"latest:{known.name}")
     except UnknownBuild as error:
         if now := find_process_using_warehouse(warehouse):
             raise UnknownBuild(f"{error}. At present {now} is running; its rows are there when it ends") from None

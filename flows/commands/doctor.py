@@ -29,10 +29,13 @@ from factmill.tasks.clients.sending.http_responses import shorten_to_line
 from factmill.tasks.clients.sending.model_transport import find_environment_proxy, strip_proxy_credentials
 from factmill.tasks.clients.sending.sender import UNREACHABLE_ADVICE, Retry, run_blocking_in_thread
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
-from factmill.tasks.clients.unsupported_parameters import format_changed_settings
+from factmill.tasks.clients.unsupported_parameters import format_changed_settings_as_toml
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response
-from factmill.tasks.core.calls.entity_linking import make_entity_and_relation_linking_call, make_same_as_call
+from factmill.tasks.core.calls.entity_linking import (
+    make_entity_and_relation_linking_call,
+    make_same_wikidata_items_call,
+)
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_call
 from factmill.tasks.core.calls.wikidata import make_label_call
@@ -47,7 +50,11 @@ from factmill.tasks.core.service_settings import (
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.identities import service_urls
-from factmill.tasks.engine.naming.manifests import digest_assets, find_wikipedia_file_problem, make_build_manifest
+from factmill.tasks.engine.naming.manifests import (
+    digest_assets,
+    find_problem_of_using_wikipedia_file,
+    make_build_manifest,
+)
 from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import FactmillError, ServiceError, WikipediaFileError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -64,7 +71,7 @@ from factmill.tasks.settings import (
     read_service_token,
 )
 from factmill.tasks.storage.builds import find_build_by_manifest, load_table_digests
-from factmill.tasks.storage.housekeeping.prefect_history import find_prefect_database_damage, prefect_database_path
+from factmill.tasks.storage.housekeeping.prefect_history import find_prefect_database_problem, prefect_database_path
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -164,7 +171,7 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
         "warehouse", lambda: _describe_warehouse(warehouse), "see the message, or give another file with --warehouse"
     )
     history = prefect_database_path(factmill_home())
-    damage = find_prefect_database_damage(history)
+    damage = find_prefect_database_problem(history)
     size = f"{history}: {history.stat().st_size / 1e6:.1f} MB" if history.exists() else f"{history} (none yet)"
     yield _make_finding(
         "prefect history",
@@ -203,7 +210,7 @@ def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> Doc
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in (*roles, *benchmark.required_models) if role not in world.models]
     found = f"{_NOT_POSSIBLE}, which lacks {', '.join(lacking)}" if lacking else "this world has all it needs"
-    if (problem := find_wikipedia_file_problem(world, benchmark, benchmark.params())) and not lacking:
+    if (problem := find_problem_of_using_wikipedia_file(world, benchmark, benchmark.params())) and not lacking:
         found = f"{_NOT_POSSIBLE}: {problem}"
     return _make_finding(f"build {benchmark.name}", True, found)
 
@@ -486,7 +493,7 @@ _PROBE_CALLS: dict[str, Callable[[str], Call]] = {
     "wikipedia": lambda identity: make_resolve_title_call(identity, "Earth"),
     "pageviews": lambda identity: make_pageviews_call(identity, "Earth", "20240101", "20240102"),
     "falcon": lambda identity: make_entity_and_relation_linking_call(identity, "Who founded Berlin?"),
-    "dbpedia": lambda identity: make_same_as_call(identity, "http://dbpedia.org/resource/Berlin"),
+    "dbpedia": lambda identity: make_same_wikidata_items_call(identity, "http://dbpedia.org/resource/Berlin"),
 }
 
 
@@ -531,7 +538,7 @@ def _probe_chat_features_as_finding(role: str, model: ModelSettings, world: Worl
         "system role": "yes" if found.system == "own" else "no",
         "token limit": found.token_limit,
     }
-    profile = format_changed_settings(model, found.model_copy(update={"limits": model.limits}))
+    profile = format_changed_settings_as_toml(model, found.model_copy(update={"limits": model.limits}))
     features = "; ".join(f"{name} {value}" for name, value in takes.items())
     put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file needs no change"
     return _make_finding(f"ask {role}", True, f"{features}; {_format_reply_latency_tokens_and_cost(reply, model)}{put}")

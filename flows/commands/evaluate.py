@@ -25,7 +25,7 @@ from factmill.flows.cli.options import (
     print_result,
     write_text_file,
 )
-from factmill.flows.commands.build import check_forecast_options, make_and_print_forecast, make_forecast_fields
+from factmill.flows.commands.build import check_forecast_options, make_and_print_forecast, make_forecast_options
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import sharing_one_prefect_server
 from factmill.tasks import progress
@@ -36,7 +36,7 @@ from factmill.tasks.core.evaluation.judge_cards import (
     find_judge_card_preferring_same_prompts,
     format_card_summary,
 )
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.measures.metrics import format_metric_with_interval
 from factmill.tasks.core.measures.model_comparison import ModelComparison
 from factmill.tasks.core.prompts import format_prompt_digests
@@ -53,7 +53,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationParams,
     JudgedEvaluationParams,
     check_tested_model,
-    enlarge_batches_if_offline,
+    enlarge_batches_if_no_model_calls,
     find_judge_identity,
     load_evaluation_questions,
 )
@@ -159,7 +159,7 @@ def _make_models_option(*, takes_answers: bool) -> Any:
     return Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help=f"{shown} Repeatable.")]
 
 
-def _hide_from_help(fields: Iterable[tuple[str, Any, Any]]) -> Iterator[tuple[str, Any, Any]]:
+def _hide_options_from_help(fields: Iterable[tuple[str, Any, Any]]) -> Iterator[tuple[str, Any, Any]]:
     """Yield options of a command that its help does not list; giving one still raises the error that says why."""
     for name, kind, default in fields:
         value_type, option = get_args(kind)
@@ -178,7 +178,7 @@ def _add_evaluate_command(
     ]
     with_one_benchmark = [
         ("questions", QuestionsFileOption, None),
-        *make_forecast_fields(
+        *make_forecast_options(
             "evaluation",
             "number of questions that the evaluation will ask",
             "the newest evaluation of the benchmark",
@@ -189,7 +189,7 @@ def _add_evaluate_command(
     fields += [
         ("models", _make_models_option(takes_answers=is_single), None),
         ("reports", EvaluationReportsOption, None),
-        *(with_one_benchmark if is_single else _hide_from_help(with_one_benchmark)),
+        *(with_one_benchmark if is_single else _hide_options_from_help(with_one_benchmark)),
     ]
     blocks = {"Built-in models": [f"{model:20} {line}" for model, line in BUILT_IN_MODELS.items()]}
     for each in evaluations:
@@ -282,7 +282,7 @@ class MultiEvaluationRunner:
             made = make_or_reuse_build(
                 evaluation,
                 params,
-                enlarge_batches_if_offline(params, self._shared_budget.remaining_options),
+                enlarge_batches_if_no_model_calls(params, self._shared_budget.remaining_options),
                 self.force,
             )
             written = write_evaluation_report(resolve_warehouse_path(self.run), made.build_id, self.folder)
@@ -384,7 +384,7 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
         metrics = load_evaluation_metrics(db, report.build_id)
         if card is not None:  # rates corrected for the judge's errors
             answers = load_evaluation_table(db, record.build_id, evaluation.main_table, evaluation.main_row_model)
-            scores = load_evaluation_table(db, record.build_id, f"{evaluation.benchmark.name}_scores", EvaluationScore)
+            scores = load_evaluation_table(db, record.build_id, f"{evaluation.benchmark.name}_scores", AnswerScore)
             seed = record.lock["params"]["params"]["seed"]
             rates = compute_judge_corrected_rate_by_setting(
                 evaluation, facts["model"], record.build_id, answers, scores, card, judge, seed

@@ -24,8 +24,8 @@ from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_t
 from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.fanoutqa.checking.drift import (
-    format_drift_summary,
     format_reference_drift,
+    format_reference_drift_summary,
     load_published_references,
     measure_drift,
 )
@@ -206,7 +206,7 @@ def _measure_and_print_drift(
     lines = [] if to else [line for each in listed for line in format_reference_drift(each)]
     missing = counts["not_looked_up"]
     note = f"{missing:,} sub-answers could not be looked up; run the same command again later" if missing else ""
-    print_result(as_json, result, [*lines, format_drift_summary(build.build_id, moments, counts)], note)
+    print_result(as_json, result, [*lines, format_reference_drift_summary(build.build_id, moments, counts)], note)
     if verdict == "over":
         send_prefect_event(
             "drift.found",

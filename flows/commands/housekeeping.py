@@ -24,7 +24,7 @@ from factmill.flows.prefect_server import apply_prefect_settings, standing_or_ow
 from factmill.tasks import progress
 from factmill.tasks.clients.batch_jobs import job_files
 from factmill.tasks.clients.batch_jobs.job_control import InspectedJob, cancel_job, inspect_jobs
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, load_job_files
+from factmill.tasks.clients.batch_jobs.job_files import JobStateFile, load_job_files
 from factmill.tasks.clients.batch_jobs.jsonl import format_request_count
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
@@ -42,7 +42,7 @@ from factmill.tasks.storage.housekeeping.reclaimed_space import (
     OWN_SERVER,
     ReclaimedSpaceOfKind,
     find_servers_by_crashed_run_marker,
-    get_prefect_server,
+    get_prefect_server_address,
     measure_bytes,
 )
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import (
@@ -246,7 +246,7 @@ def _end_or_count_crashed_runs(*, remove: bool) -> ReclaimedSpaceOfKind:
     Runs of a server other than the current one are left, since only that server knows them.
     """
     servers = Counter(find_servers_by_crashed_run_marker(factmill_home()).values())
-    count = servers.pop(get_prefect_server(), 0)
+    count = servers.pop(get_prefect_server_address(), 0)
     left = [
         f"{others:,} started without a standing server: unset PREFECT_API_URL and run this command again"
         if server == OWN_SERVER
@@ -377,7 +377,7 @@ class _BatchJobAndWarehouse:
     """A batch job, and the warehouse whose build submitted it."""
 
     warehouse: Path
-    job: JobFile
+    job: JobStateFile
 
     @property
     def name(self) -> str:

@@ -50,7 +50,7 @@ from factmill.tasks.core.measures.audits import (
     compute_audit_criterion_results,
     draw_audit_sample_ids,
     format_allowed_marks,
-    format_audit_criterion_result,
+    format_audit_figure_beside_paper,
     make_audit_layout,
     make_audit_sheet,
     parse_audit_rows,
@@ -73,7 +73,7 @@ from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.builds.tracing import validate_traced_row
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.human_judgments import (
-    list_draw_item_ids,
+    list_label_draw_item_ids,
     load_audit_verdicts_by_row_id,
     load_labels,
     load_review_queue,
@@ -151,7 +151,7 @@ def label(
     drawn = draw_label_items(path, str(evaluation), n, seed, by or [])
     sheet, build_id = make_label_sheet(drawn.scheme, drawn.items), drawn.record.build_id
     if to is not None:
-        _export_and_print_label_sheet(path, drawn, sheet, to, form, as_json)
+        _export_record_and_print_label_sheet(path, drawn, sheet, to, form, as_json)
         return
     with open_warehouse(path) as db:
         save_label_items(db, drawn.items)
@@ -177,7 +177,7 @@ def _check_export_or_import_options(
         )
 
 
-def _export_and_print_label_sheet(
+def _export_record_and_print_label_sheet(
     warehouse: Path, drawn: DrawnAnswersToLabel, sheet: Sheet, to: Path, form: str, as_json: bool
 ) -> None:
     if to.exists():
@@ -216,7 +216,7 @@ def _save_labels_and_print_rater_agreement(
     benchmarks = {item.draw: item.benchmark for item in found.items.values()}
     with open_warehouse(warehouse) as db:
         changed = save_labels_and_count_changed(db, found.labels, digest)
-        drawn = {draw: list_draw_item_ids(db, draw) for draw in benchmarks}
+        drawn = {draw: list_label_draw_item_ids(db, draw) for draw in benchmarks}
         labels = {draw: load_labels(db, items) for draw, items in drawn.items()}
     unlabelled = sum(len(items) - len(labels[draw]) for draw, items in drawn.items())
     labellers = sorted({label.labeller for label in found.labels})
@@ -487,5 +487,5 @@ def format_audit_results(benchmark: Benchmark, results: list[AuditCriterionResul
         return []
     kinds = {kind.code: kind for kind in benchmark.audit.criteria}
     return [f"audit by readers ({benchmark.audit.paper_section}):"] + [
-        f"  {format_audit_criterion_result(kinds[figure.kind], figure)}" for figure in results
+        f"  {format_audit_figure_beside_paper(kinds[figure.kind], figure)}" for figure in results
     ]

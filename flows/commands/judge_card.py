@@ -17,11 +17,11 @@ from factmill.flows.cli.options import (
     NewWarehouseOption,
     check_warehouse_exists,
     print_result,
-    raising_usage_errors,
+    raising_bad_parameter,
 )
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.labelling.label_draws import (
-    load_judged_answers,
+    load_answers_with_verdicts,
     load_label_file_with_digest,
     resolve_judged_evaluation,
 )
@@ -31,7 +31,7 @@ from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json, digest_text
-from factmill.tasks.core.evaluation.human_labels import LabelItem
+from factmill.tasks.core.evaluation.human_labels import ItemToLabel
 from factmill.tasks.core.evaluation.judge_cards import (
     JudgeCard,
     JudgeIdentity,
@@ -101,7 +101,7 @@ def judge_card(
     """
     if not labels:
         check_warehouse_exists(warehouse)
-    with raising_usage_errors(RunOptions):
+    with raising_bad_parameter(RunOptions):
         run = RunOptions(world=world, prompts=prompts, mode=mode, warehouse=warehouse)
     cards, notes = save_judge_cards_and_list_file_problems(labels or [], judge, evaluation or [], benchmark, run)
     result = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
@@ -119,7 +119,7 @@ class BenchmarkLabels:
 
     is_drawn: bool
     labels: LabelsByItem = field(default_factory=dict)
-    items: dict[str, LabelItem] = field(default_factory=dict)
+    items: dict[str, ItemToLabel] = field(default_factory=dict)
 
 
 def save_judge_cards_and_list_file_problems(
@@ -132,7 +132,7 @@ def save_judge_cards_and_list_file_problems(
     """
     warehouse = resolve_warehouse_path(run)
     found, digest, notes = (
-        _load_label_files_with_digest(warehouse, files, benchmark)
+        _load_labels_digest_and_problems(warehouse, files, benchmark)
         if files
         else (*_load_imported_labels_and_digest(warehouse), [])
     )
@@ -166,7 +166,7 @@ def save_judge_cards_and_list_file_problems(
     return cards, notes
 
 
-def _load_label_files_with_digest(
+def _load_labels_digest_and_problems(
     warehouse: Path, files: Sequence[Path], benchmark: str
 ) -> tuple[dict[str, BenchmarkLabels], str, list[str]]:
     """Return benchmark → labels of the files, their digest, and the problems found; if two files hold a label by the
@@ -247,7 +247,7 @@ def _find_verdicts_evaluations_and_own_prompts(
         ):
             continue
         before = len(found)
-        for row in load_judged_answers(warehouse, evaluation, record):
+        for row in load_answers_with_verdicts(warehouse, evaluation, record):
             for part in scheme.list_judged_parts(row):
                 item = wanted.get((row["id"], part.part, part.question, part.gold, part.answer))
                 if item is not None:

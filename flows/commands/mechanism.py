@@ -45,7 +45,7 @@ from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, 
 from factmill.tasks.slaq.mechanism.benchmark import (
     SLAQ_MECHANISM,
     MechanismParams,
-    load_paired_answer_parts_file,
+    load_short_and_long_answer_parts_file,
     load_shuffled_facts_and_counts,
     resolve_mechanism_inputs,
     write_paired_answer_parts_file,
@@ -210,7 +210,7 @@ def write_pairs_and_count_facts_and_unpaired(params: MechanismParams, run: RunOp
     without a pair."""
     locked = resolve_mechanism_inputs(params, run)
     given, words = locked.inputs.params, frozenset(load_list_entries("function_words"))
-    chosen = load_paired_answer_parts_file(Path(given.pairs)) if given.pairs else {}
+    chosen = load_short_and_long_answer_parts_file(Path(given.pairs)) if given.pairs else {}
     rows: list[FactInShortAndLongAnswer] = [
         pair_fact_answers(fact, words, given.least_matched, chosen)
         for subject in locked.inputs.subjects

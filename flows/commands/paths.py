@@ -37,7 +37,7 @@ from factmill.tasks.core.wikidata_paths import (
     PathFinder,
     PathSearchOptions,
     PathsFoundForPairs,
-    make_entity_id_lists_of_paths,
+    make_start_to_end_id_lists,
 )
 from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import OutputError, ServiceError, SourceError, UsageError
@@ -316,10 +316,10 @@ def _find_paths_and_ids_of_each_path(
     if kind == "item":
         objects = np.array([each.target for each in wanted], np.int64)
         found = finder.find_item_paths(subjects, objects, options)
-        return found, make_entity_id_lists_of_paths(found.paths, subjects, objects)
+        return found, make_start_to_end_id_lists(found.paths, subjects, objects)
     properties = load_property_numbers(_KIND_PROPERTY_LISTS[kind])
     found = finder.find_literal_paths(subjects, [each.target for each in wanted], properties, options)
-    return found, make_entity_id_lists_of_paths(found.paths, subjects)
+    return found, make_start_to_end_id_lists(found.paths, subjects)
 
 
 def _make_labelled_paths_table(

@@ -112,7 +112,7 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
     for call in trace["calls"]:
         call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
         call["asked_at"] = call["asked_at"].isoformat()
-    own = _describe_own_prompts_of_build(db, build_id)
+    own = _describe_own_prompt_files_and_digests(db, build_id)
     asked = {call["parts"].get("prompt") for call in trace["calls"]}
     trace["own_prompts"] = {name: text for name, text in own.items() if name in asked}
     # the main table is missing while no build of the benchmark has published a row
@@ -131,7 +131,7 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
     return trace
 
 
-def _describe_own_prompts_of_build(db: Connection, build_id: str) -> dict[str, str]:
+def _describe_own_prompt_files_and_digests(db: Connection, build_id: str) -> dict[str, str]:
     """Return id → file and digest, as text, of the prompts of the user's own that a build used."""
     found = query_rows(db, "SELECT origin, lock FROM builds WHERE build_id = ?", build_id)
     if not found:

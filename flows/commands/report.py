@@ -23,7 +23,7 @@ from factmill.flows.commands.evaluate import load_evaluation_metrics, load_evalu
 from factmill.flows.commands.mechanism import load_mechanism_report
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks.core.digests import digest_bytes
-from factmill.tasks.core.evaluation.rows import EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore
 from factmill.tasks.core.publishing.distributions import DistributionMaker
 from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.errors import BuildFormatTooOld, UnknownBuild, UsageError
@@ -43,7 +43,7 @@ from factmill.tasks.reports.model_card import (
 from factmill.tasks.reports.rendering import CARD_RENDERERS, REPORT_RENDERERS
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.slaq.mechanism.benchmark import SLAQ_MECHANISM
-from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build, resolve_build_and_choice_note
+from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build, resolve_build_and_latest_choice_note
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -109,7 +109,7 @@ def report(
             "`all` cannot be combined with builds or evaluations, and --model needs `all`; for example: `factmill report all --model NAME --to FILE`"
         )
     else:
-        resolved = [resolve_build_and_choice_note(path, name) for name in names]
+        resolved = [resolve_build_and_latest_choice_note(path, name) for name in names]
         records, choices = [each for each, _ in resolved], [note for _, note in resolved]
         built = [record for record in records if record.benchmark in BENCHMARKS]
         if built and len(records) > 1:
@@ -218,7 +218,7 @@ def load_evaluation_for_report(warehouse: Path, evaluation: Evaluation, record: 
             measured=measured,
             metrics=load_evaluation_metrics(db, record.build_id),
             answers=load_evaluation_table(db, record.build_id, evaluation.main_table, evaluation.main_row_model),
-            scores=load_evaluation_table(db, record.build_id, f"{evaluation.benchmark.name}_scores", EvaluationScore),
+            scores=load_evaluation_table(db, record.build_id, f"{evaluation.benchmark.name}_scores", AnswerScore),
             card=card,
             judge=judge,
         )

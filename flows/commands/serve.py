@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from factmill.flows.cli.entry import print_early_end_once
-from factmill.flows.cli.options import collect_given_option_values, make_option_dataclass_fields, raising_usage_errors
+from factmill.flows.cli.options import collect_given_option_values, make_option_dataclass_fields, raising_bad_parameter
 from factmill.flows.prefect_server import apply_prefect_settings, check_prefect_server_usable, raising_prefect_lost
 from factmill.flows.serve_options import ServeOptions, check_rebuild_inputs, load_serve_config
 from factmill.tasks import progress
-from factmill.tasks.engine.cluster.protocol import format_worker_code_version, import_distributed_without_logs
+from factmill.tasks.engine.cluster.protocol import format_worker_code_version, import_dask_distributed_without_logs
 from factmill.tasks.engine.cluster.worker import (
     check_worker_options,
     load_servable_resources,
@@ -55,7 +55,7 @@ def _run_serve_command(given: Any) -> None:
     settings: dict[str, BenchmarkParams] = {}
     if given.config:
         configured, settings = load_serve_config(given.config)
-    with raising_usage_errors(ServeOptions):
+    with raising_bad_parameter(ServeOptions):
         options = ServeOptions(**configured | collect_given_option_values(ServeOptions, given))
     address = get_environment_variable("PREFECT_API_URL")
     if not address:
@@ -138,7 +138,7 @@ def worker(
     progress.set_progress_style("lines")
     files = tuple(str(file) if file else "" for file in (ca_file, cert_file, key_file))
     check_worker_options(address, (files[0], files[1], files[2]))
-    import_distributed_without_logs()
+    import_dask_distributed_without_logs()
     get_temporary_folder()
     offers = load_servable_resources(factmill_home(), model or [], graph or [], device, threads, progress.print_and_log)
     if not offers:

@@ -288,7 +288,7 @@ def _withhold_row_contents(
 
 
 @cache
-def _list_public_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, build_id: str) -> frozenset[str]:
+def _list_publishable_row_ids(warehouse: Path, benchmark_name: str, build_id: str) -> frozenset[str]:
     benchmark = BENCHMARKS[benchmark_name]
     if not benchmark.release:  # nothing says what others may see of its rows
         return frozenset()
@@ -307,7 +307,7 @@ def _list_public_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, buil
 def _list_public_row_ids(benchmark: Benchmark, build: _FoundBuildOrEvaluation) -> Collection[str]:
     """Return the ids of rows of which others may see everything: what a release has, or would have without options."""
     if build.warehouse is not None:
-        return _list_public_row_ids_of_warehouse(build.warehouse, benchmark.name, build.record.build_id)
+        return _list_publishable_row_ids(build.warehouse, benchmark.name, build.record.build_id)
     tables = load_verified_release(Path(build.release)).tables
     return frozenset(row_id for table in tables.values() for row_id in table["id"].to_pylist())
 

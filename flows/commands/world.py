@@ -106,7 +106,7 @@ def replies(
 
     progress.set_progress_style()
     if tidy:
-        changed = _list_prompts_with_untidy_replies()
+        changed = _list_prompts_with_untidy_reply_files()
         for prompt in changed:
             write_scripted_replies(prompt, load_scripted_replies(prompt))
         return print_lines_escaping_control_characters(f"{prompt}: reformatted" for prompt in changed)
@@ -216,7 +216,7 @@ def _add_form_replies_and_count_by_prompt(
     return {prompt: len(entries) for prompt, entries in content.items()}
 
 
-def _list_prompts_with_untidy_replies() -> list[str]:
+def _list_prompts_with_untidy_reply_files() -> list[str]:
     """Return the prompts whose files differ from the form that `--tidy` writes."""
     return [
         prompt
@@ -231,7 +231,7 @@ def _check_scripted_reply_files() -> list[str]:
     world_digest, asked = load_world_and_reply_key_digests()
     wrong = [
         f"{get_scripted_replies_path(prompt)}: not sorted, or in another format; fix it with factmill world replies --tidy"
-        for prompt in _list_prompts_with_untidy_replies()
+        for prompt in _list_prompts_with_untidy_reply_files()
     ]
     if world_digest != digest_world_files():
         wrong.append(

@@ -10,7 +10,7 @@ BROKEN_EVALUATIONS: dict[str, str] = {}
 """Name of a benchmark whose evaluation failed to load → package and reason."""
 
 
-def _register_benchmark_evaluations() -> None:
+def _load_benchmark_evaluations() -> None:
     for name, benchmark in BENCHMARKS.items():
         if not benchmark.evaluation:
             continue
@@ -22,7 +22,7 @@ def _register_benchmark_evaluations() -> None:
             BROKEN_EVALUATIONS[name] = f"{PACKAGES[name]}: {type(error).__name__}: {error}"
 
 
-_register_benchmark_evaluations()
+_load_benchmark_evaluations()
 
 
 def list_evaluations_and_analyses() -> dict[str, Benchmark]:

@@ -21,7 +21,7 @@ from factmill.tasks.slaq.mechanism.benchmark import (
     SLAQ_MECHANISM,
     MechanismParams,
     count_facts_by_model_and_alignment,
-    load_paired_answer_parts_file,
+    load_short_and_long_answer_parts_file,
     resolve_mechanism_inputs,
 )
 from factmill.tasks.slaq.mechanism.measure import compute_compared_fact_metrics
@@ -54,7 +54,7 @@ def analyse_slaq_mechanism(
         rows = compared.table(FactWithComponentSimilarities)
         result = [row.model_dump() for row in rows_from_arrow(FactWithComponentSimilarities, rows)]
         name, pair_files = locked.author, locked.files.get(PAIRS_FILE_UNIT, ())
-        pairs = {each for file in pair_files for each in load_paired_answer_parts_file(file)}
+        pairs = {each for file in pair_files for each in load_short_and_long_answer_parts_file(file)}
         metrics = compute_compared_fact_metrics(result, params.folds, params.seed, name, "")  # Figures 4 and 5
         tables = {
             SLAQ_MECHANISM.main_table: rows,

@@ -8,8 +8,8 @@ from typing import Any
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.labelling.sheet_files import load_filled_sheet_and_digest
 from factmill.tasks.core.evaluation.human_labels import (
+    ItemToLabel,
     JudgeVerdictLabelScheme,
-    LabelItem,
     ParsedLabelFile,
     draw_stratified_label_items,
     make_label_layout,
@@ -29,7 +29,7 @@ class DrawnAnswersToLabel:
 
     record: BuildRecord
     scheme: JudgeVerdictLabelScheme
-    items: Sequence[LabelItem]
+    items: Sequence[ItemToLabel]
     judged: int
     """Number of judged answers, drawn or not."""
 
@@ -49,7 +49,7 @@ def resolve_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, J
     return evaluation, evaluation.label_scheme, record
 
 
-def load_judged_answers(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> list[dict[str, Any]]:
+def load_answers_with_verdicts(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> list[dict[str, Any]]:
     """Return the answer rows of an evaluation, which include the verdicts."""
     with open_warehouse(warehouse) as db:
         rows: list[dict[str, Any]] = load_published_table(db, record.build_id, evaluation.main_table).to_pylist()
@@ -59,7 +59,7 @@ def load_judged_answers(warehouse: Path, evaluation: Evaluation, record: BuildRe
 def draw_label_items(warehouse: Path, evaluation_id: str, n: int, seed: int, by: Sequence[str]) -> DrawnAnswersToLabel:
     """Draw answers of an evaluation to label."""
     evaluation, scheme, record = resolve_judged_evaluation(warehouse, evaluation_id)
-    rows = load_judged_answers(warehouse, evaluation, record)
+    rows = load_answers_with_verdicts(warehouse, evaluation, record)
     unknown = [column for column in by if rows and column not in rows[0]]
     if unknown:
         raise UsageError(f"--by {unknown[0]}: expected a column of {evaluation.main_table}: {', '.join(rows[0])}")

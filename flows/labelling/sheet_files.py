@@ -13,7 +13,7 @@ from factmill.tasks.core.sheets.forms import (
     format_sheet_files,
     parse_labelling_tool_tasks,
     parse_sheet_csv,
-    resolve_sheet_form,
+    resolve_sheet_form_from_ending,
     resolve_sheet_form_from_text,
 )
 from factmill.tasks.core.sheets.sheet import (
@@ -42,7 +42,7 @@ _MAX_PROBLEM_ROWS = 20
 
 def write_sheet_files(sheet: Sheet, sheet_path: Path, form: str) -> list[Path]:
     """Write a sheet and the set-up files of the form's tool next to it; return the files, the sheet first."""
-    texts = format_sheet_files(sheet, sheet_path, resolve_sheet_form(sheet_path, form))
+    texts = format_sheet_files(sheet, sheet_path, resolve_sheet_form_from_ending(sheet_path, form))
     return [write_text_file(text, sheet_path.with_name(name)) for name, text in texts.items()]
 
 

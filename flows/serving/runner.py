@@ -51,13 +51,13 @@ from factmill.flows.serving.schedule_slots import (
     find_newest_slot,
     keep_interval_anchors,
     list_slot_runs,
-    resume_interrupted_runs,
+    resume_runs_and_tell_if_scheduled,
     start_catch_up_run,
     start_one_run_and_cancel_missed_runs,
 )
 from factmill.flows.watching.flow_runs import (
     CATCH_UP_TAG,
-    log_end_and_mark_unfinished_stages,
+    log_failure_and_annotate_stage_progress,
     make_flow_run_name,
     make_run_tags,
     mark_crashed_runs,
@@ -180,7 +180,7 @@ def serve_deployments_until_signal(
             )
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
-                resumed = resume_interrupted_runs(client, known, crashed, log.note)
+                resumed = resume_runs_and_tell_if_scheduled(client, known, crashed, log.note)
                 start_one_run_and_cancel_missed_runs(
                     client, known, now, resumed, catch_up and bool(deployment.schedules), log.note
                 )
@@ -389,7 +389,7 @@ class ServingRunner(Runner):
         run.state = Failed(message=format_error_with_class_name(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
-            log_end_and_mark_unfinished_stages(client, run.id, run.state)
+            log_failure_and_annotate_stage_progress(client, run.id, run.state)
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:

@@ -22,7 +22,7 @@ from prefect.states import Cancelled, Failed, Scheduled
 from pydantic import TypeAdapter
 
 from factmill.flows.watching.flow_runs import CATCH_UP_TAG
-from factmill.tasks.text.durations import format_duration
+from factmill.tasks.text.durations import format_duration_in_one_unit
 
 STOPPED_STATE_NAME = "Stopped"
 """State name of a run that was stopped together with serve."""
@@ -63,7 +63,9 @@ def keep_interval_anchors(
         if same := intervals.get(each.schedule.interval):
             each.schedule.anchor_date = same.anchor_date
         else:
-            was, now = (format_duration(age.total_seconds()) for age in ([*intervals][-1], each.schedule.interval))
+            was, now = (
+                format_duration_in_one_unit(age.total_seconds()) for age in ([*intervals][-1], each.schedule.interval)
+            )
             report(f"{deployment.full_name}: the interval changed from {was} to {now}; its slots count from now")
 
 
@@ -149,7 +151,7 @@ def start_one_run_and_cancel_missed_runs(
             client.set_flow_run_state(each.id, Cancelled(name=_SKIPPED_STATE_NAME, message=why), force=True)
 
 
-def resume_interrupted_runs(
+def resume_runs_and_tell_if_scheduled(
     client: SyncPrefectClient, deployment: DeploymentResponse, crashed: Iterable[UUID], report: Callable[[str], None]
 ) -> bool:
     """Restart, with the same parameters, each run that was stopped or killed together with serve.

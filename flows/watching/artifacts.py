@@ -42,7 +42,7 @@ def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.T
         sample = rows.slice(0, ARTIFACT_SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()
         create_table_artifact(
             table=[format_artifact_row(row) for row in sample],
-            key=f"{_make_artifact_key_prefix(report)}-sample",
+            key=f"{_format_benchmark_as_key_prefix(report)}-sample",
             description=f"{min(ARTIFACT_SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
     command = f"factmill report {report.build_id} --to {report.build_id}.html"
@@ -72,7 +72,7 @@ def create_funnel_and_reject_artifacts(report: BuildReport) -> None:
     ]
     create_table_artifact(
         table=funnel,
-        key=f"{_make_artifact_key_prefix(report)}-funnel",
+        key=f"{_format_benchmark_as_key_prefix(report)}-funnel",
         description=f"What each stage of {report.build_id} did. {format_row_balance(report.model_dump())}",
     )
     if report.rejects:
@@ -90,12 +90,12 @@ def create_funnel_and_reject_artifacts(report: BuildReport) -> None:
         ]
         create_table_artifact(
             table=rejects,
-            key=f"{_make_artifact_key_prefix(report)}-rejects",
+            key=f"{_format_benchmark_as_key_prefix(report)}-rejects",
             description=f"Why {report.rejects:,} rows were rejected. All of them: `{command}`",
         )
 
 
-def _make_artifact_key_prefix(report: BuildReport) -> str:
+def _format_benchmark_as_key_prefix(report: BuildReport) -> str:
     return report.benchmark.replace("_", "-")
 
 
@@ -103,7 +103,7 @@ def create_evaluation_artifacts(
     report: BuildReport, evaluation: Evaluation, answers: pa.Table, metrics: Sequence[EvaluationMetric]
 ) -> None:
     """Create the artifacts of one evaluation: metrics over all items, figures, worst answers, cost."""
-    key = _make_artifact_key_prefix(report)
+    key = _format_benchmark_as_key_prefix(report)
     create_table_artifact(
         table=make_metrics_table(metrics),
         key=f"{key}-metrics",
@@ -179,7 +179,7 @@ def _create_and_log_result_and_cost_artifact(report: BuildReport, page_or_comman
         f"Look at it: {link}\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
         f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |",
-        key=f"{_make_artifact_key_prefix(report)}-cost",
+        key=f"{_format_benchmark_as_key_prefix(report)}-cost",
         description=f"What {report.build_id} came to, where it is, and what it cost",
     )
     for note in notes:
@@ -222,7 +222,7 @@ def write_page_and_create_artifacts(report: BuildReport) -> None:
     except FactmillError as error:
         progress.log_to_current_run(f"no report page of {report.build_id}: {error}; make it: {command}", "warning")
         return
-    key = _make_artifact_key_prefix(report)
+    key = _format_benchmark_as_key_prefix(report)
     create_markdown_artifact(
         markdown=f"{format_page_link(path)}\n\nOn another machine, write it again: `{command}`",
         key=f"{key}-page",

@@ -69,7 +69,7 @@ def acquire_flow_run_lock(run_id: UUID) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    os.write(fd, _get_run_server_name().encode())
+    os.write(fd, _get_server_name_for_run_locks().encode())
     _run_lock_descriptors[run_id] = fd
 
 
@@ -112,7 +112,7 @@ def end_child_and_task_runs(run_id: UUID, state: State[Any]) -> None:
         _end_task_runs(client, run_id, state)
         below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNFINISHED_STATE_TYPES}}}
         for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
-            _end_run(client, run.id, state)
+            _end_flow_and_task_runs(client, run.id, state)
 
 
 def _mark_run_crashed_or_cancelled(client: SyncPrefectClient, run_id: UUID) -> bool:
@@ -125,13 +125,13 @@ def _mark_run_crashed_or_cancelled(client: SyncPrefectClient, run_id: UUID) -> b
     if run.state_type not in UNFINISHED_STATE_TYPES:
         return False
     state: State[Any] = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_CRASHED_RUN_MESSAGE)
-    _end_run(client, run_id, state)
+    _end_flow_and_task_runs(client, run_id, state)
     return True
 
 
-def _end_run(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
+def _end_flow_and_task_runs(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     client.set_flow_run_state(run_id, state, force=True)
-    log_end_and_mark_unfinished_stages(client, run_id, state)
+    log_failure_and_annotate_stage_progress(client, run_id, state)
     _end_task_runs(client, run_id, state)
 
 
@@ -149,11 +149,11 @@ def _list_crashed_run_marker_files() -> list[Path]:
     return [
         path
         for path, server in find_servers_by_crashed_run_marker(factmill_home()).items()
-        if server == _get_run_server_name()
+        if server == _get_server_name_for_run_locks()
     ]
 
 
-def _get_run_server_name() -> str:
+def _get_server_name_for_run_locks() -> str:
     """Return the server's name in run lock files, since each server knows only its own runs."""
     return find_standing_server_url() or OWN_SERVER
 
@@ -172,7 +172,7 @@ _MAX_RUN_NAME_CHARACTERS = 120
 
 def track_flow_runs(flow: Flow[..., Any]) -> Flow[..., Any]:
     """Return a flow whose runs are named, log what a terminal shows, and get a final state even if killed."""
-    ends: list[FlowStateHook[..., Any]] = [_record_and_unlock_run_on_end]
+    ends: list[FlowStateHook[..., Any]] = [_log_and_unlock_run_on_end]
     result = flow.with_options(
         flow_run_name=_make_current_run_name,
         on_running=[_lock_run_and_mark_crashed_on_start],
@@ -274,12 +274,12 @@ def _make_current_run_name() -> str:
 
 
 def _lock_run_and_mark_crashed_on_start(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's
-    progress.push_run_observer(PrefectRunObserver(flow, flow_run))
+    progress.push_run_observer(PrefectLogAndProgressSender(flow, flow_run))
     acquire_flow_run_lock(flow_run.id)
     mark_crashed_runs()
 
 
-def _record_and_unlock_run_on_end(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
+def _log_and_unlock_run_on_end(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
     """Record a run's end: in its own process or, if that was stopped or is gone, in the process that started it."""
     if state.is_cancelling() or state.is_cancelled():
         end_child_and_task_runs(flow_run.id, Cancelled(message=state.message))
@@ -287,7 +287,7 @@ def _record_and_unlock_run_on_end(flow: Flow[..., Any], flow_run: FlowRun, state
         end_child_and_task_runs(flow_run.id, Crashed(message=state.message))
     if find_standing_server_url() and not state.is_completed():
         with get_client(sync_client=True) as client:
-            log_end_and_mark_unfinished_stages(client, flow_run.id, state)
+            log_failure_and_annotate_stage_progress(client, flow_run.id, state)
     elif not state.is_completed():
         progress.log_to_current_run(format_unsuccessful_run_end(state), "error")
     progress.remove_run_observer(flow_run.id)
@@ -303,7 +303,7 @@ PROGRESS_ARTIFACT_TYPE = "progress"
 _WATCHER_JOIN_TIMEOUT_S = 5.0
 
 
-class PrefectRunObserver:
+class PrefectLogAndProgressSender:
     """Receives the events of a flow run and sends them to Prefect as log lines and progress."""
 
     def __init__(self, flow: Flow[..., Any], flow_run: FlowRun) -> None:
@@ -389,7 +389,7 @@ def format_unsuccessful_run_end(state: State[Any]) -> str:
     return f"{state.name}: {(state.message or 'no reason is given').removeprefix(_PREFECT_ERROR_PREFIX)}"
 
 
-def log_end_and_mark_unfinished_stages(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
+def log_failure_and_annotate_stage_progress(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     """Write an unsuccessful end into a run's log, and a word of it behind the progress of unfinished stages."""
     line = format_unsuccessful_run_end(state)
     word = line.partition(":")[0].lower()

@@ -7,7 +7,7 @@ from factmill.tasks.biokalma.core.rows import (
     BiokalmaRow,
     EvolutionRoundRow,
     NameBearingPersonCandidateRow,
-    RelationWithGraphCount,
+    RelationWithPersonGraphCount,
 )
 from factmill.tasks.biokalma.params import BiokalmaParams, resolve_biokalma_inputs
 from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
@@ -83,7 +83,7 @@ BIOKALMA = Benchmark(
         "biokalma": BiokalmaRow,
         "biokalma_rounds": EvolutionRoundRow,
         "biokalma_candidates": NameBearingPersonCandidateRow,
-        "biokalma_relations": RelationWithGraphCount,
+        "biokalma_relations": RelationWithPersonGraphCount,
     },
     main_table="biokalma",
     group_column="relation",

@@ -24,7 +24,7 @@ from factmill.tasks.biokalma.core.citations import normalise_entities_brackets_a
 from factmill.tasks.biokalma.core.evolution import (
     CoherenceScale,
     choose_piece_or_missing_perplexities,
-    compute_relation_specificity,
+    compute_inverse_graph_frequency,
     list_addable_values_by_relation,
     list_candidates_tried_then_by_score,
     list_known_pieces_of_complete_relations,
@@ -123,7 +123,7 @@ def make_rounds_or_add_rejects(
     for row in rows:
         if choices := _list_addable_pieces_by_relation(row, inverses, is_last=is_last):
             counts = {
-                count.id: compute_relation_specificity(count.graphs, count.graphs_in_all)
+                count.id: compute_inverse_graph_frequency(count.graphs, count.graphs_in_all)
                 for count in row.relation_counts
             }
             turns.append(EvolvingPairInRound(row, choices, [counts[pieces[0].pid] for pieces in choices]))
@@ -148,7 +148,7 @@ def choose_next_pieces_by_perplexity(
                     chosen.append(turn)
                 case []:
                     first_reply = turn.perplexity_replies[min(turn.perplexity_replies)]
-                    rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, first_reply)
+                    rejects[turn.row.id] = _make_failed_perplexity_reject(turn.row.id, first_reply)
                 case places:
                     wanted += [(turn, place) for place in places]
         calls = []
@@ -160,12 +160,12 @@ def choose_next_pieces_by_perplexity(
         for turn, place, call in calls:
             turn.perplexity_replies[place] = reply = records[call.key].reply()
             if reply.transient:
-                rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, reply)
+                rejects[turn.row.id] = _make_failed_perplexity_reject(turn.row.id, reply)
         waiting = list({turn.row.id: turn for turn, _ in wanted if turn.row.id not in rejects}.values())
     return chosen
 
 
-def _make_perplexity_reject(row_id: str, reply: CallResponse) -> Reject:
+def _make_failed_perplexity_reject(row_id: str, reply: CallResponse) -> Reject:
     return Reject(row_id, "perplexity_failed", reply.error or "no reason given", retryable=reply.transient)
 
 

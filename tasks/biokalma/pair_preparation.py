@@ -21,7 +21,7 @@ from factmill.tasks.biokalma.core.rows import (
     PairWithKnowledgePools,
     PairWithRelationCounts,
     PersonPair,
-    RelationWithGraphCount,
+    RelationWithPersonGraphCount,
     ResolvedPair,
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs
@@ -366,12 +366,12 @@ def find_pair_paragraphs(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(PairWithKnowledgePools)
     articles, failed = _look_up_articles_by_qid(work, [row for row in rows if row.paragraph is None])
     return work.finish(
-        (failed.get(row.id) or _add_text_about_both_people(work, row, articles) for row in rows),
+        (failed.get(row.id) or _add_text_from_file_article_or_fact(work, row, articles) for row in rows),
         PairWithInitialParagraph,
     )
 
 
-def _add_text_about_both_people(
+def _add_text_from_file_article_or_fact(
     work: BatchInProgress, row: PairWithKnowledgePools, articles: Mapping[str, RevisionHtmlContent]
 ) -> RowOutcome:
     if row.paragraph is not None:
@@ -426,10 +426,10 @@ def count_relations_over_build(batch: StageBatch) -> BatchReceipt:
     counts = count_pools_by_relation([pool for row in rows for pool in (row.person_pool, row.other_pool)])
     labels = {piece.pid: piece.property for row in rows for piece in row.pool}
     counts_by_relation = {
-        pid: RelationWithGraphCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
+        pid: RelationWithPersonGraphCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
         for pid, graphs in sorted(counts.items(), key=lambda pair: get_wikidata_id_number(pair[0]))
     }
-    work.extras = make_arrow_table(RelationWithGraphCount, counts_by_relation.values())
+    work.extras = make_arrow_table(RelationWithPersonGraphCount, counts_by_relation.values())
     pids = ((row, dict.fromkeys(piece.pid for piece in row.pool)) for row in rows)
     return work.finish(
         (

@@ -12,7 +12,7 @@ from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog
 from factmill.tasks.biokalma.sources.person_pairs import (
     PERSON_PAIR_COLUMNS,
     RELATION_FILE,
-    are_user_tables,
+    are_other_than_pair_files,
     find_pair_files_by_name,
     load_build_pair_relations,
     pin_user_pairs,
@@ -32,7 +32,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_each_text_at_commas
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.source_files import SourceFile, format_unused_files, make_source_file_with_digest
+from factmill.tasks.storage.source_files import SourceFile, format_unused_files_note, make_source_file_with_digest
 from factmill.tasks.storage.user_tables import apply_stated_name_and_licence, make_user_source
 from factmill.tasks.text.wikidata_ids import is_qid
 
@@ -94,7 +94,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInp
     own = make_user_source(params, bool(params.source) and not from_wikidata)
     if not from_wikidata:
         paths = [Path(path) for path in params.source] or [_EMBEDDED_PAIR_FILES]
-        if params.map or params.source_split or are_user_tables(paths):
+        if params.map or params.source_split or are_other_than_pair_files(paths):
             tables = pin_user_pairs(params)
             files, own, notes = {file.name: file for file in tables.files}, tables.own, tables.notes
             source_rows = tables.row_count
@@ -104,7 +104,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInp
                 name: apply_stated_name_and_licence(make_source_file_with_digest(path, name), own)
                 for name, path in found.items()
             }
-            notes = format_unused_files(
+            notes = format_unused_files_note(
                 paths, list(found.values()), f"because they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
             )
         if params.relations:

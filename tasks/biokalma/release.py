@@ -9,13 +9,13 @@ from factmill.tasks.biokalma.core.rows import (
     EvolutionRoundRow,
     NameBearingPersonCandidateRow,
     PairWithEvolutionRounds,
-    RelationWithGraphCount,
+    RelationWithPersonGraphCount,
 )
 from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedBuildData,
+    PublishedFactsAndColumns,
     count_numbers_filling_gaps,
     count_values_commonest_first,
     make_bar_figure,
@@ -27,7 +27,7 @@ from factmill.tasks.core.publishing.release_spec import (
     PaperCitation,
     PaperComparisons,
     ParentRowLink,
-    SourcePage,
+    SourceArticleRevision,
 )
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.options import BuildReport
@@ -54,7 +54,7 @@ def publish_biokalma(
         "biokalma": asked.table(BiokalmaRow),
         "biokalma_rounds": evolved.companion_rows(arrow_schema(EvolutionRoundRow)),
         "biokalma_candidates": resolved.companion_rows(arrow_schema(NameBearingPersonCandidateRow)),
-        "biokalma_relations": counted.companion_rows(arrow_schema(RelationWithGraphCount)),
+        "biokalma_relations": counted.companion_rows(arrow_schema(RelationWithPersonGraphCount)),
     }
     return build.publish(tables, _compute_build_report_facts(published, pairs, counted.rows))
 
@@ -92,11 +92,11 @@ def _compute_build_report_facts(
 _BELONGS_TO_PAIR = ParentRowLink(column="row_id")
 
 
-def list_paragraph_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]:
+def list_paragraph_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourceArticleRevision]:
     """Yield the article that the first round's text is from, if any."""
     for each in row["text_pages"]:
         title, _, revision = each.rpartition(", revision ")
-        yield SourcePage.from_wiki(wiki, title, revision)
+        yield SourceArticleRevision.from_wiki(wiki, title, revision)
 
 
 def compare_biokalma_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
@@ -178,7 +178,7 @@ BIOKALMA_RELEASE = BenchmarkReleaseSpec(
 _TABLE = "biokalma"
 
 
-def draw_biokalma_distributions(build: PublishedBuildData) -> Iterator[ReportFigure]:
+def draw_biokalma_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
     """Yield charts: pieces per question, relations, properties, text sources, deciding scores."""
     knowledge = build.load_column(_TABLE, "minimum_knowledge")
     pieces = count_numbers_filling_gaps(map(len, knowledge))

@@ -35,12 +35,12 @@ from factmill.tasks.clients.completions import (
     read_completion,
 )
 from factmill.tasks.clients.openai_server import ServerResponse, add_usage
-from factmill.tasks.clients.parameter_probes import ParameterProbes
+from factmill.tasks.clients.parameter_probes import ModelParameterProbes
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.clients.unsupported_parameters import (
     find_changed_settings,
-    format_changed_settings,
+    format_changed_settings_as_toml,
     is_unexplained_refusal,
     merge_system_and_repeated_roles,
     read_settings_from_refusal,
@@ -85,7 +85,7 @@ class ChatClient:
         self.model = model
         """The model's settings, with those learnt from refusals."""
         self._configured_model = model
-        self._probes = ParameterProbes()
+        self._probes = ModelParameterProbes()
         self._server = make_server_client_of_model_kind(model, read_key, user_agent)
         self._sender = RetryingRequestSender(
             model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key
@@ -175,9 +175,9 @@ class ChatClient:
         )
         probed = named.model_copy(update=self._probes.found_settings)
         notes = []
-        if learnt := format_changed_settings(self._configured_model, named):
+        if learnt := format_changed_settings_as_toml(self._configured_model, named):
             notes.append(f"model {self.model.name} needs {'; '.join(learnt)}: add this to the world's file")
-        if found := format_changed_settings(named, probed):
+        if found := format_changed_settings_as_toml(named, probed):
             notes.append(
                 f"model {self.model.name} refused a request without naming a reason, and accepted it with "
                 f"{'; '.join(found)}: add this to the world's file"

@@ -24,7 +24,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from factmill.tasks.clients.openai_server import ServerResponse
-from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body, shorten_to_line
+from factmill.tasks.clients.sending.http_responses import (
+    find_final_http_failure_or_raise,
+    parse_json_body,
+    shorten_to_line,
+)
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.clients.unsupported_parameters import is_prompt_too_long
 from factmill.tasks.core.calls.call import CallResponse, make_failed_response
@@ -134,7 +138,7 @@ def find_chat_failure_or_raise(service: str, answer: ServerResponse) -> CallResp
         raise ServiceUnreachable(
             f"{service}: HTTP 404: {shorten_to_line(answer.text)}. Check url, name and account of the model"
         )
-    failure = find_http_failure_or_raise(service, answer.status, answer.text, answer.retry_after)
+    failure = find_final_http_failure_or_raise(service, answer.status, answer.text, answer.retry_after)
     # other failures may lie in the account or the server's setup, which people can fix
     return failure and replace(failure, transient=True)
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 import httpx
 
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure_or_raise,
+    find_final_http_failure_or_raise,
     format_library_error,
     parse_json_body,
     shorten_to_line,
 )
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
-    apply_operation_response_limit,
+    apply_operation_size_limit,
     check_redirect,
     read_limited_body,
 )
@@ -57,7 +57,7 @@ class FalconEntityLinkingClient:
             self._client = httpx.AsyncClient(headers=self._headers, timeout=self._limits.timeout_s)
         parts = group[0].parts
         try:
-            with apply_operation_response_limit(group[0].operation):
+            with apply_operation_size_limit(group[0].operation):
                 async with self._client.stream(
                     "POST",
                     self._address,
@@ -73,7 +73,7 @@ class FalconEntityLinkingClient:
             raise Retry(f"connection_cut: {format_library_error(error)}") from error
         if response.has_redirect_location:
             check_redirect(self._name, self._address, response.headers["Location"], ())
-        failure = find_http_failure_or_raise(
+        failure = find_final_http_failure_or_raise(
             self._name, response.status_code, text, response.headers.get("Retry-After")
         )
         if failure:

@@ -22,7 +22,7 @@ from factmill.tasks.clients.sending.http_responses import format_library_error, 
 from factmill.tasks.clients.sending.model_transport import ModelTransport
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
-    apply_operation_response_limit,
+    apply_operation_size_limit,
     check_redirect,
     count_redirect_as_request,
 )
@@ -121,7 +121,7 @@ class OpenAiServerClient:
         Retry as in `get`.
         """
         sending = self._client.get(path, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S})
-        with apply_operation_response_limit(BATCH_FILES_OPERATION):
+        with apply_operation_size_limit(BATCH_FILES_OPERATION):
             response = await self._send(sending, FILE_DEADLINE_S)
         if response.is_success:
             return ServerResponse(response.status_code, ""), response.content
@@ -175,7 +175,7 @@ class OpenAiServerClient:
         is_bound = budget.bounds != BudgetLimits()
         held = self.reserve_cost(body)
         try:
-            with apply_operation_response_limit(operation):
+            with apply_operation_size_limit(operation):
                 answer = await self.post(path, body)
         except BaseException as error:  # a time-out too: the server may have answered, and then bills it
             if isinstance(error, Retry) and error.code == "unreachable":

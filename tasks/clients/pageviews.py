@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import quote
 
-from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body
+from factmill.tasks.clients.sending.http_responses import find_final_http_failure_or_raise, parse_json_body
 from factmill.tasks.clients.sending.limiter import RequestLimiter
 from factmill.tasks.clients.sending.response_limits import answer_in_thread
 from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
@@ -54,7 +54,7 @@ class PageviewsClient:
             )
         if response.status_code == 404 and "json" in response.headers.get("Content-Type", ""):
             return [CallResponse(None)]
-        failure = find_http_failure_or_raise(
+        failure = find_final_http_failure_or_raise(
             self._name, response.status_code, response.text, response.headers.get("Retry-After")
         )
         if failure:

@@ -33,7 +33,7 @@ class PossibleParameterOmission:
 
 
 @dataclass(slots=True)
-class ParameterProbes:
+class ModelParameterProbes:
     """Probes of one model in one run; used in the sending loop only."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -47,7 +47,7 @@ class ParameterProbes:
 
     def note_accepted(self, model: ModelSettings, sent: Mapping[str, Any]) -> None:
         """Record that the server accepted all parameters of a request."""
-        self._accepted_values.update((each.name, each.value) for each in list_possible_parameter_omissions(model, sent))
+        self._accepted_values.update((each.name, each.value) for each in list_omittable_parameters(model, sent))
 
     def iterate_omissions(
         self, model: ModelSettings, sent: Mapping[str, Any], *, repeats: bool = False
@@ -82,7 +82,7 @@ class ParameterProbes:
         """Return the omissions of a request whose parameters no answer has proven acceptable."""
         return [
             each
-            for each in list_possible_parameter_omissions(model, sent)
+            for each in list_omittable_parameters(model, sent)
             if (each.name, each.value) not in self._accepted_values
         ]
 
@@ -91,7 +91,7 @@ class ParameterProbes:
         return ", ".join(self._tried_names)
 
 
-def list_possible_parameter_omissions(model: ModelSettings, sent: Mapping[str, Any]) -> list[PossibleParameterOmission]:
+def list_omittable_parameters(model: ModelSettings, sent: Mapping[str, Any]) -> list[PossibleParameterOmission]:
     """Return what can be left out of a request, the cheapest to lose first."""
     by_value = ("response_format", "reasoning_effort", "temperature", "tools")
     limits = {name: name in sent and name == model.token_limit for name in LIMIT_NAMES}

@@ -21,7 +21,7 @@ from SPARQLWrapper import GET, JSON, POST, SELECT, SPARQLWrapper
 
 from factmill.tasks.assets import load_sparql_query
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure_or_raise,
+    find_final_http_failure_or_raise,
     parse_json_body,
     parse_retry_after,
     shorten_to_line,
@@ -58,7 +58,7 @@ class SparqlSelectClient:
         status, text, retry_after = response.status_code, response.text, response.headers.get("Retry-After")
         if status >= 300 and (excess := _find_query_too_costly_code(text)):
             raise Retry(f"{excess}: http_{status}: {shorten_to_line(text)}", parse_retry_after(retry_after), split=True)
-        if failure := find_http_failure_or_raise(self._name, status, text, retry_after):
+        if failure := find_final_http_failure_or_raise(self._name, status, text, retry_after):
             return failure
         try:
             return parse_sparql_results(parse_json_body(text))
@@ -132,12 +132,12 @@ class SparqlClient:
             else:
                 deliver(call, CallResponse([]))
         groups = list(alike.values())
-        sizes = [self._sizes[_load_call_sparql_query(group[0])] for group in groups]
+        sizes = [self._sizes[_load_call_sparql_template(group[0])] for group in groups]
         self._sender.send(groups, partial(answer_in_thread, self._answer), deliver, sizes)
 
     def _answer(self, group: Sequence[Call]) -> list[CallResponse]:
         sparql = _get_sparql_mapping(group[0])
-        solutions = self._endpoint.select(sparql.fill_query(_load_call_sparql_query(group[0]), group))
+        solutions = self._endpoint.select(sparql.fill_query(_load_call_sparql_template(group[0]), group))
         if isinstance(solutions, CallResponse):
             return [solutions] * len(group)
         try:
@@ -153,6 +153,6 @@ def _get_sparql_mapping(call: Call) -> OperationSparqlMapping:
     return operation.sparql
 
 
-def _load_call_sparql_query(call: Call) -> str:
+def _load_call_sparql_template(call: Call) -> str:
     sparql = _get_sparql_mapping(call)
     return sparql.query_text or load_sparql_query(sparql.get_query_file(call.parts))

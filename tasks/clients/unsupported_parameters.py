@@ -329,7 +329,7 @@ def has_tool_messages(messages: Sequence[ChatProtocolMessage]) -> bool:
     return any(_TOOL_KEYS & {*message} for message in messages)
 
 
-def format_changed_settings(before: ModelSettings, after: ModelSettings) -> list[str]:
+def format_changed_settings_as_toml(before: ModelSettings, after: ModelSettings) -> list[str]:
     """Return the settings that differ between two states of a model, as lines of a world's file."""
     return [f"{name} = {json.dumps(value)}" for name, value in find_changed_settings(before, after).items()]
 

@@ -20,7 +20,7 @@ import requests
 from mwclient.errors import APIDisabledError, InvalidResponse
 
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure_or_raise,
+    find_final_http_failure_or_raise,
     parse_json_body,
     parse_retry_after,
     shorten_to_line,
@@ -105,7 +105,7 @@ class MediaWikiApi:
             body = shorten_to_line(response.text)
             errors = [(code, texts.get(code, body)) for code in codes.replace(",", " ").split()]
             self._check_errors(errors, response.headers.get("Retry-After"))
-        failure = find_http_failure_or_raise(
+        failure = find_final_http_failure_or_raise(
             self._name, response.status_code, response.text, response.headers.get("Retry-After")
         )
         if failure:

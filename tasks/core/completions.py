@@ -22,19 +22,19 @@ from factmill.tasks.core.finish_reasons import classify_finish_reason
 from factmill.tasks.text.reply_wrappers import (
     blank_code_fence_lines,
     find_single_json_object_text,
-    fold_full_width,
+    fold_punctuation_and_digits,
     is_explanation_heading,
     is_lead_in,
     is_trailing_remark,
     keep_final_answer_section,
+    parse_final_json_object,
     parse_markdown_tables,
-    parse_single_json_object,
     retracts_verdict,
     strip_answer_tags,
     strip_citation_marks,
     strip_invented_turns,
     strip_lead_in_and_remarks,
-    strip_list_quote_and_heading_marks,
+    strip_leading_markdown_marks,
     strip_surrounding_emoji,
     strip_surrounding_emphasis_and_quotes,
     strip_thinking_and_end_tokens,
@@ -232,7 +232,7 @@ def strip_completion_wrappers(
 def _strip_marks_and_lead_in_of_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
     lines, taken_off = strip_lead_in_and_remarks(text.splitlines(), last_counts=form.last_verdict_counts)
     for at, line in enumerate(lines):
-        bare = strip_list_quote_and_heading_marks(line).strip()
+        bare = strip_leading_markdown_marks(line).strip()
         taken_off |= {"list_marks"} if bare != line.strip() else set()
         if form.kind == "text" and form.label_pattern and (label := form.label_pattern.match(bare)):
             # marks opened before the label close at the end of the line
@@ -243,7 +243,9 @@ def _strip_marks_and_lead_in_of_free_text(text: str, form: CompletionFormat) -> 
         inner = strip_surrounding_emphasis_and_quotes(cited, quotes=form.strips_quotes)
         taken_off |= {"emphasis"} if inner != cited else set()
         lines[at] = (
-            fold_full_width(inner) if form.folds_full_width or (inner.endswith("？") and form.strips_quotes) else inner
+            fold_punctuation_and_digits(inner)
+            if form.folds_full_width or (inner.endswith("？") and form.strips_quotes)
+            else inner
         )
         taken_off |= {"full_width"} if lines[at] != inner else set()
     return StrippedCompletion("\n".join(lines).strip(), frozenset(taken_off))
@@ -304,12 +306,12 @@ def _rewrite_tables_as_lines(lines: list[str], form: CompletionFormat) -> bool:
     if form.last_verdict_counts and len(rows) < sum(bool(line.strip()) for line in lines):
         return False
     written: dict[int, str] = {}
-    header = [_strip_table_cell_marks(cell) for cell in rows[0][1]]
+    header = [_strip_cell_emphasis_and_quotes(cell) for cell in rows[0][1]]
     is_headed = bool(header) and not form.is_numbered and bool(re.fullmatch(form.line_head, header[-1], re.IGNORECASE))
     for number, cells in rows:
-        first, last = (_strip_table_cell_marks(cells[0]), cells[-1]) if cells else ("", "")
+        first, last = (_strip_cell_emphasis_and_quotes(cells[0]), cells[-1]) if cells else ("", "")
         if form.is_numbered:
-            level = _NUMBER_CELL.fullmatch(fold_full_width(first)) if len(cells) == 2 else None
+            level = _NUMBER_CELL.fullmatch(fold_punctuation_and_digits(first)) if len(cells) == 2 else None
             written[number] = f"{level[1]}: {last}" if level else ""
         elif len(cells) == 2 and re.fullmatch(form.line_head, first, re.IGNORECASE):
             written[number] = f"{first}: {last}"
@@ -327,7 +329,7 @@ def _rewrite_tables_as_lines(lines: list[str], form: CompletionFormat) -> bool:
     return True
 
 
-def _strip_table_cell_marks(cell: str) -> str:
+def _strip_cell_emphasis_and_quotes(cell: str) -> str:
     return strip_surrounding_emphasis_and_quotes(cell, quotes=True).rstrip(":").strip()
 
 
@@ -338,7 +340,7 @@ def _rewrite_single_json_field_as_line(text: str, form: CompletionFormat) -> Str
         return None
     fields = [
         (name.replace("_", " "), value)
-        for name, value in parse_single_json_object(found[0]).items()
+        for name, value in parse_final_json_object(found[0]).items()
         if re.fullmatch(form.line_head, name.replace("_", " "), re.IGNORECASE)
     ]
     if len(fields) != 1:
@@ -372,14 +374,14 @@ def _parse_line_head_and_answer(
     line: str, form: CompletionFormat, removed_wrappers: set[str]
 ) -> tuple[str, str] | None:
     """Return the plain head of a line and the text after it; None for a line that does not match the form."""
-    bare = strip_list_quote_and_heading_marks(line)
+    bare = strip_leading_markdown_marks(line)
     numbered = None if form.is_numbered else _LIST_NUMBER.match(bare)
     announced = _ANSWER_LABEL.match(bare)
     shapes = [line, bare, bare[numbered.end() :] if numbered else bare, bare[announced.end() :] if announced else bare]
     if form.answer_extent != "line":
         shapes.append(strip_surrounding_emoji(bare))
     for shown in shapes:
-        if found := form.line_head_pattern.match(fold_full_width(shown)):
+        if found := form.line_head_pattern.match(fold_punctuation_and_digits(shown)):
             break
     else:
         return None

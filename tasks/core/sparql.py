@@ -195,7 +195,7 @@ def find_property_number(cell: RdfTerm, namespace: str) -> int | None:
     return get_wikidata_id_number(pid) if is_pid(pid) else None
 
 
-def is_non_string_typed_literal(cell: RdfTerm) -> bool:
+def is_date_or_number_literal(cell: RdfTerm) -> bool:
     """True for a literal with an XSD datatype other than string: a date or number."""
     datatype = cell.get("datatype", "")
     return datatype.startswith(XSD_NAMESPACE) and datatype != f"{XSD_NAMESPACE}string"

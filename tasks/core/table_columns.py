@@ -117,7 +117,7 @@ def split_column_option_into_pair_texts(column_map: Any) -> Any:
     return tuple(pairs)
 
 
-def parse_column_map(pairs: Iterable[str], form: TableForm) -> dict[str, str]:
+def parse_columns_by_field(pairs: Iterable[str], form: TableForm) -> dict[str, str]:
     """Return field → column (empty: not read) of `split_column_option_into_pair_texts`'s pairs; UsageError for an unknown field."""
     known = {name: field.name for field in form for name in field.names}
     found: dict[str, str] = {}
@@ -182,7 +182,7 @@ def _format_map_proposal(
 ) -> str:
     """Return a map that fits the file's columns, as the end of an error; empty if it has no column for a `lacking` field."""
     mapped = {field: found.get(field, "") for field, column in column_map.items() if field in found or not column}
-    guessed = {**mapped, **_guess_columns(form, {**mapped, **found}, columns)}
+    guessed = {**mapped, **_guess_missing_columns(form, {**mapped, **found}, columns)}
     if not guessed.keys() >= lacking:
         return ""
     proposed = ",".join(f"{field}={column}" for field, column in guessed.items())
@@ -202,7 +202,7 @@ def _format_file_columns_message(columns: Sequence[str]) -> str:
     return f"the file has the columns {listed}"
 
 
-def _guess_columns(form: TableForm, found: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+def _guess_missing_columns(form: TableForm, found: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
     """Return field → column for the map that an error proposes; only fields that need a map."""
     free = [column for column in columns if column not in found.values()]
     guessed: dict[str, str] = {}

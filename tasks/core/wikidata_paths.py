@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 ITEM_PATHS_SCHEMA = pa.schema(
     {
@@ -102,7 +102,7 @@ class PathFinder(Protocol):
     def find_literal_paths(
         self,
         subjects: npt.NDArray[np.int64],
-        objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
+        objects: Sequence[PartialDate] | Sequence[WantedNumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
     ) -> PathsFoundForPairs:
@@ -114,7 +114,7 @@ class PathFinder(Protocol):
         ...
 
 
-def make_entity_id_lists_of_paths(
+def make_start_to_end_id_lists(
     paths: pa.Table, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64] | None = None
 ) -> pa.ListArray:
     """Return each path as the list of its ids from start to end (Q42, P69, Q691283, …), with values as written.

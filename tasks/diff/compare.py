@@ -11,14 +11,14 @@ import pyarrow as pa
 from factmill.tasks.diff.core.call_differences import RecordedRowCall, find_call_differences
 from factmill.tasks.diff.core.causes import RowChangeEvidence, contains_all_values, explain_row_change
 from factmill.tasks.diff.core.changes import (
+    BenchmarkRowLabels,
     BuildDiff,
     ChangeCause,
     ColumnValueChange,
     ComparedBuild,
     RowChange,
     RowChangeKind,
-    RowDisplay,
-    RowDrop,
+    RowDropInOneBuild,
 )
 from factmill.tasks.diff.core.manifest_changes import (
     ManifestComparison,
@@ -30,8 +30,8 @@ from factmill.tasks.diff.row_matching import (
     count_companion_table_changes,
     count_paired_rows,
     find_columns_empty_in_one_build,
-    list_row_trace_ids,
-    load_changed_and_provenance_only_pairs,
+    list_ids_for_tracing_row,
+    load_changed_pairs_count_provenance_only,
     load_unpaired_rows,
     temporary_row_pairs_table,
 )
@@ -96,7 +96,7 @@ def load_differing_calls_by_row_number(
 
 def load_row_drops_and_rejected_rows(
     db: Connection, build_id: str, side: Literal["before", "after"], lookup_ids: Sequence[tuple[int, str]]
-) -> dict[int, tuple[RowDrop, Any]]:
+) -> dict[int, tuple[RowDropInOneBuild, Any]]:
     """Return row number → (what happened to the row in a build that does not publish it, the row as its stage got it).
 
     The row was rejected or merged into another; a merged row has None as its second entry.
@@ -115,7 +115,7 @@ def load_row_drops_and_rejected_rows(
     finally:
         db.unregister("diff_wanted")
     return {
-        number: (RowDrop(side, stage, reason, detail), None if row is None else parse_rejected_row(row))
+        number: (RowDropInOneBuild(side, stage, reason, detail), None if row is None else parse_rejected_row(row))
         for number, stage, reason, detail, row in rows
     }
 
@@ -146,7 +146,7 @@ _ROWS_PER_BATCH = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class _DifferingRow:
+class _RowChangeWithoutCauses:
     """A differing row whose causes are not known yet."""
 
     kind: RowChangeKind
@@ -157,7 +157,7 @@ class _DifferingRow:
     """Ids under which the earlier build filed the row's calls."""
     call_ids_after: Sequence[str]
     columns: tuple[ColumnValueChange, ...] = ()
-    fate: RowDrop | None = None
+    fate: RowDropInOneBuild | None = None
     rejected_row: Any = None
     """The rejected row as its stage received it."""
 
@@ -213,7 +213,7 @@ def compare_builds(
         rows=rows,
         tables=tables,
         new_columns=new,
-        display=RowDisplay(
+        display=BenchmarkRowLabels(
             benchmark.display_columns,
             benchmark.ordered_list_columns,
             benchmark.value_labels().get(benchmark.group_column, {}),
@@ -228,12 +228,12 @@ def _summarize_build(build: BuildRecord) -> ComparedBuild:
 
 def _find_differing_and_provenance_only_rows(
     db: Connection, benchmark: Benchmark, sides: BuildIdPair, new_columns: Sequence[str], with_answers: bool
-) -> tuple[list[_DifferingRow], int]:
+) -> tuple[list[_RowChangeWithoutCauses], int]:
     """Return the differing rows, without causes, and how many rows differ in provenance columns alone."""
     matching = benchmark.matching
-    pairs, remade = load_changed_and_provenance_only_pairs(db, benchmark, sides, new_columns)
+    pairs, remade = load_changed_pairs_count_provenance_only(db, benchmark, sides, new_columns)
     gone, come = load_unpaired_rows(db, benchmark, sides)
-    found: list[_DifferingRow] = []
+    found: list[_RowChangeWithoutCauses] = []
     rows = _load_identifying_columns_of_row_pairs(
         db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs]
     )
@@ -247,21 +247,21 @@ def _find_differing_and_provenance_only_rows(
         )
         content = tuple(each for each in columns if each.table or each.name not in matching.provenance_columns)
         ids = (
-            list_row_trace_ids(matching, benchmark.trace_id_columns, old),
-            list_row_trace_ids(matching, benchmark.trace_id_columns, row),
+            list_ids_for_tracing_row(matching, benchmark.trace_id_columns, old),
+            list_ids_for_tracing_row(matching, benchmark.trace_id_columns, row),
         )
-        found.append(_DifferingRow("changed", row, pair.id_before, *ids, content))
+        found.append(_RowChangeWithoutCauses("changed", row, pair.id_before, *ids, content))
     lost: tuple[tuple[RowChangeKind, Any, str], ...] = (("removed", gone, sides.after), ("added", come, sides.before))
     for kind, table, build_id in lost:
         listed = table.to_pylist()
-        filed = [list_row_trace_ids(matching, benchmark.trace_id_columns, row) for row in listed]
+        filed = [list_ids_for_tracing_row(matching, benchmark.trace_id_columns, row) for row in listed]
         wanted = [(number, each) for number, ids in enumerate(filed) for each in ids]
         fates = load_row_drops_and_rejected_rows(db, build_id, "after" if kind == "removed" else "before", wanted)
         for number, row in enumerate(listed):
             fate, received = fates.get(number, (None, None))
             known = [*filed[number], *([] if fate else [matching.get_draw_unit(row)])]
             id_before = row["id"] if kind == "removed" else ""
-            found.append(_DifferingRow(kind, row, id_before, known, known, (), fate, received))
+            found.append(_RowChangeWithoutCauses(kind, row, id_before, known, known, (), fate, received))
     return found, remade
 
 
@@ -298,7 +298,7 @@ def _explain_differing_rows(
     benchmark: Benchmark,
     sides: BuildIdPair,
     manifests: ManifestComparison,
-    changed: Sequence[_DifferingRow],
+    changed: Sequence[_RowChangeWithoutCauses],
     find_left_out_reason: LeftOutReasonFinder | None,
 ) -> Iterator[RowChange]:
     stages = number_stages_of_both_builds(db, sides)
@@ -326,7 +326,7 @@ def _explain_differing_rows(
 def _gather_row_evidence(
     benchmark: Benchmark,
     manifests: ManifestComparison,
-    row: _DifferingRow,
+    row: _RowChangeWithoutCauses,
     calls: BeforeAfterCalls,
     stages: Mapping[str, int],
 ) -> RowChangeEvidence:
@@ -351,7 +351,7 @@ def _gather_row_evidence(
 
 def _find_source_cause(
     manifests: ManifestComparison,
-    row: _DifferingRow,
+    row: _RowChangeWithoutCauses,
     source_changes: Sequence[ColumnValueChange],
     has_content: bool,
     source_columns: Sequence[str],

@@ -76,7 +76,7 @@ def find_columns_empty_in_one_build(db: Connection, benchmark: Benchmark, sides:
     ]
 
 
-def load_changed_and_provenance_only_pairs(
+def load_changed_pairs_count_provenance_only(
     db: Connection, benchmark: Benchmark, sides: BuildIdPair, excluded_columns: Sequence[str]
 ) -> tuple[list[ChangedRowPair], int]:
     """Return the rows whose columns differ, by id, and how many others differ in provenance columns alone.
@@ -166,7 +166,7 @@ def _compare_paired_rows(
     }
 
 
-def list_row_trace_ids(
+def list_ids_for_tracing_row(
     matching: BuildRowMatchingRules, trace_columns: Sequence[str], row: Mapping[str, Any]
 ) -> list[str]:
     """Return the ids under which a row's calls, rejects and merges are filed."""

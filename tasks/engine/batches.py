@@ -370,7 +370,7 @@ def send_calls_and_mark_resultless_for_retry(
     return missing
 
 
-def choose_batch_size(requested: int, rows: int) -> int:
+def enlarge_batch_for_many_rows(requested: int, rows: int) -> int:
     """Return the rows per batch: as configured, but more in a large stage, since Prefect stores a run for each batch."""
     return max(requested, math.ceil(rows / _MAX_BATCHES)) if rows > _LARGE_STAGE else requested
 

@@ -28,7 +28,7 @@ from factmill.tasks.core.calls.wikidata import (
 from factmill.tasks.core.measures.audits import AuditProtocol
 from factmill.tasks.core.publishing.release_spec import BenchmarkExportFormat
 from factmill.tasks.core.rows import BuildRowMatchingRules, StrictModel
-from factmill.tasks.core.spending.forecasting import count_row_characters
+from factmill.tasks.core.spending.forecasting import count_characters_of_row_as_text
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.options import USER_SOURCE_FIELDS, BenchmarkParams, RunOptions, UserTableParams
@@ -181,7 +181,7 @@ class Benchmark:
     pilot_unit: Callable[[str], str] = str
     """Id of a row where a pilot draws → id of the unit that is drawn as a whole, if the unit's rows share calls
     (`pilot_balance_column`)."""
-    pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
+    pilot_size: Callable[[Mapping[str, Any]], int] = count_characters_of_row_as_text
     """Row where a pilot draws → number proportional to the calls it will need (a question's paths)."""
     evaluation: str = ""
     """Evaluation of models on it, as `module:NAME`; empty if none."""

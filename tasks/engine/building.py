@@ -35,10 +35,10 @@ from factmill.tasks.core.batch_receipts import (
     format_stage_summary,
 )
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.spending.forecasting import draw_pilot_rows
+from factmill.tasks.core.spending.forecasting import select_pilot_rows
 from factmill.tasks.engine.batches import (
     StageOutputShards,
-    choose_batch_size,
+    enlarge_batch_for_many_rows,
     find_batch_receipt,
     make_batch_cache_key,
     open_batch,
@@ -50,7 +50,7 @@ from factmill.tasks.engine.failures import (
     all_rows_failed,
     all_rows_left_to_retry,
     count_rejects_by_reason,
-    find_main_reject_stage_and_reason,
+    find_main_failure_or_reject_reason,
     format_main_reject_reason_and_advice,
     format_no_answers,
     load_first_evaluation_failure_detail,
@@ -99,11 +99,11 @@ from factmill.tasks.storage.builds import (
     list_failed_and_rejected_calls_to_retry,
     load_table_row_counts_and_digests,
     publish_build_tables,
-    write_stage_results,
+    write_stage_rejects_and_counts,
 )
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import VERIFY_FOLDER_PREFIX
 from factmill.tasks.storage.recording.call_records import (
-    RevalidationResult,
+    BuildRevalidation,
     count_scripted_and_faulty_by_prompt,
     summarize_reply_ages,
     write_revalidated_calls,
@@ -119,7 +119,7 @@ _MAX_WAITING_BATCHES = 128
 class BuildInProgress:
     """One build in progress."""
 
-    def __init__(self, benchmark: Benchmark, run: BuildRun, options: RunOptions, kept: RevalidationResult) -> None:
+    def __init__(self, benchmark: Benchmark, run: BuildRun, options: RunOptions, kept: BuildRevalidation) -> None:
         self.benchmark = benchmark
         self.run = run
         self.options = options
@@ -177,7 +177,7 @@ class BuildInProgress:
         if step.name == self.benchmark.pilot_stage:
             rows = self._draw_pilot(rows)
         total = rows.rows
-        usual = choose_batch_size(self.options.batch_size, total)
+        usual = enlarge_batch_for_many_rows(self.options.batch_size, total)
         size = max(total, 1) if single_batch else min(usual, most_rows or usual)
         content = [(receipt.digest, receipt.rows) for receipt in rows.receipts]
         batches, units = [], []
@@ -334,7 +334,7 @@ class BuildInProgress:
         self.receipts.extend(receipts)
         if self.options.pinned_build is None:
             with self.run.call_cache.merge_transaction() as db:
-                write_stage_results(db, self.run_id, len(self.summaries), receipts, summary)
+                write_stage_rejects_and_counts(db, self.run_id, len(self.summaries), receipts, summary)
             close_engine_if_warehouse_is_large(resolve_warehouse_path(self.options))
             release_free_memory()
             if all_rows_failed(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
@@ -356,7 +356,7 @@ class BuildInProgress:
         ):
             silence = format_no_answers(last, self.options.world, load_first_evaluation_failure_detail(receipts))
             message = f"{self.benchmark.name}: nothing is published: {silence}"
-        elif main := find_main_reject_stage_and_reason(reasons):
+        elif main := find_main_failure_or_reject_reason(reasons):
             detail = load_first_reject_detail([each for each in self.receipts if each.stage == main[0]], main[1])
             lost = format_main_reject_reason_and_advice(reasons, detail, self.options.world, report.unsettled > 0)
             given = f" --warehouse {self.options.warehouse}" if self.options.warehouse else ""
@@ -505,6 +505,6 @@ def draw_pilot(batch: StageBatch) -> BatchReceipt:
     parts = [[str(row[name]) for name in by] for row in rows]
     sides = [str(row.get(work.run.pilot_balance_column, "")) for row in rows]
     sizes, ids = [work.run.pilot_size(row) for row in rows], [row["id"] for row in rows]
-    drawn = draw_pilot_rows(parts, sides, sizes, ids, work.run.options["pilot"])
+    drawn = select_pilot_rows(parts, sides, sizes, ids, work.run.options["pilot"])
     mean = sum(sizes) / max(1, len(sizes)) or 1.0
     return work.finish_pilot_draw(table, {at: sizes[at] / mean for at in drawn}, NOT_DRAWN)

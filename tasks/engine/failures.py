@@ -59,7 +59,7 @@ def all_rows_left_to_retry(rows_in: int, reasons: Mapping[str, int], rows_to_ret
     return not reasons and 0 < rows_in == rows_to_retry
 
 
-def find_main_reject_stage_and_reason(reasons: RejectCounts) -> tuple[str, str] | None:
+def find_main_failure_or_reject_reason(reasons: RejectCounts) -> tuple[str, str] | None:
     """Return (stage, reason) that lost the most rows, failures before verdicts; None if no row was lost."""
     losses = [(stage, reason, count) for stage, found in reasons.items() for reason, count in found.items()]
     return min(losses, key=lambda loss: (loss[1] not in FAILURE_CAUSES, -loss[2]))[:2] if losses else None
@@ -71,7 +71,7 @@ def format_main_reject_reason_and_advice(reasons: RejectCounts, detail: str, wor
     `detail`: of the first reject of the main loss; `world`: as given on the command line; `has_transient`: some rows were lost
     to transient failures.
     """
-    main = find_main_reject_stage_and_reason(reasons)
+    main = find_main_failure_or_reject_reason(reasons)
     assert main is not None
     stage, reason = main
     first = f"{stage} lost {reasons[stage][reason]} to {reason}"

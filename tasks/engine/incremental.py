@@ -31,8 +31,8 @@ from factmill.tasks.errors import UnknownBuild, UsageError
 from factmill.tasks.options import LATEST_BUILD, RunOptions, resolve_warehouse_path
 from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build
 from factmill.tasks.storage.recording.call_records import (
+    BuildRevalidation,
     RevalidatedCall,
-    RevalidationResult,
     find_latest_success,
     find_revalidation,
     is_recorded_reply_expired,
@@ -125,7 +125,7 @@ class EarlierAndCurrentWorldContents:
         )
 
 
-def map_embedded_world_identities_to_earlier(
+def map_changed_embedded_services_to_earlier(
     earlier_manifest: Mapping[str, Any], current_manifest: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return service identity → its identity in an earlier manifest, for embedded-world services whose state changed."""
@@ -144,7 +144,7 @@ def map_embedded_world_identities_to_earlier(
 
 
 def load_earlier_and_current_world_contents(
-    run: BuildRun, revalidation: RevalidationResult
+    run: BuildRun, revalidation: BuildRevalidation
 ) -> EarlierAndCurrentWorldContents:
     """Load the contents of the embedded world of the earlier build and of today's."""
     then = next((name for name in revalidation.renamed.values() if name.startswith(_EMBEDDED_PREFIX)), None)
@@ -161,7 +161,7 @@ def load_earlier_and_current_world_contents(
     )
 
 
-def get_or_record_world_content_digests(run: BuildRun, revalidation: RevalidationResult) -> CallRecord:
+def get_or_record_world_content_digests(run: BuildRun, revalidation: BuildRevalidation) -> CallRecord:
     """Return the record of the embedded world's current contents, creating it if needed."""
     from factmill.tasks.world.content_digests import WorldContentDigestsService
 
@@ -177,11 +177,11 @@ def uses_embedded_world(manifest: Mapping[str, Any]) -> bool:
     return any(identity.startswith(_EMBEDDED_PREFIX) for identity in manifest["services"].values())
 
 
-def revalidate_and_reuse_earlier_replies(run: BuildRun) -> RevalidationResult:
+def revalidate_and_reuse_earlier_replies(run: BuildRun) -> BuildRevalidation:
     """Revalidate the earlier build's expired replies and let the recorder serve them; none if no build is named."""
     earlier, begun = run.options["since"], run.options["begun"]
     if earlier is None:
-        return RevalidationResult("", begun)
+        return BuildRevalidation("", begun)
     kept = find_revalidation(run.folder, earlier, begun)
     if kept is None:
         kept = _revalidate_expired_replies(run, earlier, begun)
@@ -202,14 +202,14 @@ def format_revalidation(counts: Mapping[str, Any]) -> str:
     return f"{text}; {counts['note']}" if counts["note"] else text
 
 
-def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> RevalidationResult:
+def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> BuildRevalidation:
     """Check an earlier build's expired replies, and those of services with another identity now, for changes."""
     oldest = parse_oldest_valid_reply_times(run.options["oldest"])
     warehouse = Path(run.options["warehouse"])
-    kept = RevalidationResult(
+    kept = BuildRevalidation(
         earlier,
         begun,
-        renamed=map_embedded_world_identities_to_earlier(resolve_build(warehouse, earlier).lock, run.manifest),
+        renamed=map_changed_embedded_services_to_earlier(resolve_build(warehouse, earlier).lock, run.manifest),
     )
     with open_warehouse(warehouse) as db:
         used = list_used_calls(db, earlier, sorted({*oldest, *kept.renamed.values()}))
@@ -277,7 +277,7 @@ def _list_wiki_resources_record_depends_on(record: CallRecord) -> list[WikiItemL
 
 
 def _fetch_resource_states_and_record_ids(
-    run: BuildRun, resources: Collection[WikiItemLabelOrPageDependency], begun: str, revalidation: RevalidationResult
+    run: BuildRun, resources: Collection[WikiItemLabelOrPageDependency], begun: str, revalidation: BuildRevalidation
 ) -> tuple[dict[WikiItemLabelOrPageDependency, object], dict[WikiItemLabelOrPageDependency, str]]:
     """Fetch the current state of things; return thing → state and thing → record id, for those with a successful reply."""
     states: dict[WikiItemLabelOrPageDependency, object] = {}

@@ -23,7 +23,7 @@ from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndR
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import PromptTemplate
-from factmill.tasks.core.spending.forecasting import count_row_characters
+from factmill.tasks.core.spending.forecasting import count_characters_of_row_as_text
 from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages_by_identity
 from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import BuildAlreadyRunning, BuildError
@@ -60,7 +60,7 @@ class BuildRun:
     """Columns whose values are as frequent in a pilot as in all rows."""
     pilot_balance_column: str = ""
     """Column for which a pilot draws equally many rows of each value together."""
-    pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
+    pilot_size: Callable[[Mapping[str, Any]], int] = count_characters_of_row_as_text
     """Row → its size, proportional to the calls it needs."""
     own_prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
     """Id → prompt of the user's own that the run uses in place of the packaged one."""

@@ -25,7 +25,7 @@ from factmill.tasks.core.service_settings import (
 )
 from factmill.tasks.core.wikidata_paths import PathFinder
 from factmill.tasks.engine.cluster.driver import DaskClusterClient
-from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph, import_distributed_without_logs
+from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph, import_dask_distributed_without_logs
 from factmill.tasks.engine.naming.identities import (
     embedder_name,
     get_model_settings,
@@ -379,7 +379,7 @@ def check_model_variables_and_libraries(world: World, roles: Collection[str]) ->
     the model or the cluster is missing.
     """
     if world.compute.engine == "dask":
-        import_distributed_without_logs()
+        import_dask_distributed_without_logs()
     for model in (model for role, model in world.models.items() if role in roles):
         if model.kind == "anthropic":
             from factmill.tasks.clients.anthropic_server import require_anthropic_sdk

@@ -20,10 +20,10 @@ from factmill.tasks.core.evaluation.answers import (
 )
 from factmill.tasks.core.evaluation.rows import (
     REASONS_COUNTED_WRONG,
+    AnswerScore,
     EvaluationMetric,
     EvaluationPrediction,
     EvaluationQuestion,
-    EvaluationScore,
 )
 from factmill.tasks.core.evaluation.scoring import column_to_floats, make_metric_scores_per_setting, make_score_rows
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
@@ -223,7 +223,7 @@ def make_closed_book_evaluation(
         "recipe": recipe,
         "tables": {
             answers_table: ScoredClosedBookPrediction,
-            f"{name}_scores": EvaluationScore,
+            f"{name}_scores": AnswerScore,
             EVALUATION_METRICS_TABLE: EvaluationMetric,
         },
         "main_table": answers_table,

@@ -373,7 +373,7 @@ def list_setting_and_question_id_pairs(questions: pa.Table) -> list[tuple[str, s
     return list(zip(questions["setting"].to_pylist(), questions["question_id"].to_pylist(), strict=True))
 
 
-def enlarge_batches_if_offline(params: EvaluationParams, run: RunOptions) -> RunOptions:
+def enlarge_batches_if_no_model_calls(params: EvaluationParams, run: RunOptions) -> RunOptions:
     """Return options with larger batches for an evaluation that calls no model, where a failed batch loses no reply."""
     return (
         run

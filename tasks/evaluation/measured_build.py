@@ -107,7 +107,7 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
     where = (
         f"the release {params.release} of {record.build_id}"
         if params.release
-        else f"{record.build_id} ({_describe_build(record)})"
+        else f"{record.build_id} ({_describe_build_rows_and_world(record)})"
     )
     notes = [f"measured is {where}", *filter(None, [note]), *format_release_omissions(benchmark, store)]
     return MeasuredBuild(record, store, notes, answers)
@@ -259,7 +259,7 @@ def _choose_build_of_world(
     ]
     if found:
         others = [build for build in newest_first if build != found[0]]
-        named = f"; others: {join_described_builds(others, _describe_build)}; name one with --build to measure on it"
+        named = f"; others: {join_described_builds(others, _describe_build_rows_and_world)}; name one with --build to measure on it"
         return found[0], f"it is the newest build of the world {world.name}{named}" if others else ""
     with_prompts = f" with the prompts of {run.prompts or world.prompts}" if prompts else ""
     options = " ".join(
@@ -270,12 +270,12 @@ def _choose_build_of_world(
     )
     raise UnknownBuild(
         f"no build of {benchmark.name} was made in the world {world.name}{with_prompts}, so its rows cannot be measured; builds of "
-        f"others: {join_described_builds(newest_first, _describe_build)}. Make one: `factmill build {benchmark.name} "
+        f"others: {join_described_builds(newest_first, _describe_build_rows_and_world)}. Make one: `factmill build {benchmark.name} "
         f"{options}`, or name the build to measure on: --build {newest_first[0].build_id}"
     )
 
 
-def _describe_build(build: BuildRecord) -> str:
+def _describe_build_rows_and_world(build: BuildRecord) -> str:
     """Format a build's rows, world, and the options that chose its rows."""
     rows, world = build.report.get("rows", 0), build.lock.get("world", {}).get("name", "")
     parts = [

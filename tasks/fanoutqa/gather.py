@@ -18,7 +18,7 @@ from prefect import task
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    GeneratedQuestionParts,
+    PiecesToWordQuestionFrom,
     read_and_check_worded_question,
 )
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
@@ -30,18 +30,18 @@ from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
 from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
-from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
 from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
 from factmill.tasks.fanoutqa.core.sets.members import (
     MAX_LISTED_MEMBERS,
     MemberArticle,
     MemberSet,
-    QuestionRefusal,
+    ReasonForNoQuestion,
     SetMember,
 )
 from factmill.tasks.fanoutqa.core.sets.property_values import read_property_values
 from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhraseTable, SetKind, get_property_phrases
-from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
+from factmill.tasks.fanoutqa.core.wording_checks import find_addition_to_parts
 from factmill.tasks.fanoutqa.params import QUESTION_FILES, FanOutInputs
 from factmill.tasks.fanoutqa.pin import format_problem
 from factmill.tasks.fanoutqa.sources.question_files import (
@@ -155,7 +155,7 @@ def generate_questions_on_one_set_kind(work: BatchInProgress, set_kind: str) -> 
     """
     kind = load_packaged_and_user_set_kinds(work.source_files(SET_FILE))[set_kind]
     known = _SetKindLookups(work, kind)
-    drawn = _look_up_class_items_as_candidate_sets(known) if kind.is_named else _look_up_owner_listed_sets(known)
+    drawn = _look_up_class_items_as_candidate_sets(known) if kind.is_named else _look_up_relation_value_sets(known)
     drawn = _look_up_articles_and_trim_sets(known, drawn)
     outcomes: list[RowOutcome] = []
     rows_of: dict[str, list[str]] = defaultdict(list)
@@ -177,7 +177,7 @@ def generate_questions_on_one_set_kind(work: BatchInProgress, set_kind: str) -> 
 # ── Sets ──
 
 
-def _look_up_owner_listed_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
+def _look_up_relation_value_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return sets whose owner and members are of the required classes, in the order of the owners' digests."""
     kind, most = lookups.kind, lookups.inputs.params.sets_a_kind
     values: dict[str, list[str]] = defaultdict(list)
@@ -330,7 +330,7 @@ def _load_evidence_and_try_questions(
     read = _load_set_evidence(lookups, candidate)
     if failed := lookups.failures_by_set.get(candidate.id):
         content = canonical_json({"set": candidate.id})
-        refusal = QuestionRefusal(failed.reason, failed.detail, failed.retryable)
+        refusal = ReasonForNoQuestion(failed.reason, failed.detail, failed.retryable)
         yield QuestionAttempt(digest_json(content)[:16], content, candidate.id, tuple(candidate.items), refusal)
         return
     own = set(candidate.items)
@@ -373,7 +373,7 @@ def _make_row_or_reject(tried: QuestionAttempt, licence: str) -> RowOutcome:
     outcome = tried.outcome
     if not isinstance(outcome, UnwordedQuestion):
         return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
-    return SourcedFanOutQuestion.from_tree(
+    return GatheredFanOutQuestion.from_tree(
         outcome.question,
         source="generated",
         source_name=f"wikidata {tried.short_name}",
@@ -393,16 +393,16 @@ def gather_questions(batch: StageBatch) -> BatchReceipt:
         if batch.unit == QUESTION_FILES
         else generate_questions_on_one_set_kind(work, batch.unit)
     )
-    return work.finish(made, SourcedFanOutQuestion)
+    return work.finish(made, GatheredFanOutQuestion)
 
 
 def _read_question_files(work: BatchInProgress) -> Iterator[RowOutcome]:
     """Yield the outcome of each question of the files; a repeated one with the same answer is merged into the first."""
-    kept: dict[str, SourcedFanOutQuestion] = {}
+    kept: dict[str, GatheredFanOutQuestion] = {}
     for source in work.source_files(QUESTION_FILES):
         for read in read_question_file(source, own=work.inputs(FanOutInputs).own_source):
             work.add_input_row(read.row_id, read.raw_json)
-            if not isinstance(read.outcome, SourcedFanOutQuestion):
+            if not isinstance(read.outcome, GatheredFanOutQuestion):
                 yield read.outcome
                 continue
             first = kept.setdefault(read.outcome.id, read.outcome)
@@ -422,7 +422,7 @@ WORD_QUESTION_PROMPT = "fanoutqa/word_question"
 def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
     """Let a model word generated questions; check that each says its pieces and not its answer. Others pass."""
     work = open_batch(batch)
-    rows = work.rows(SourcedFanOutQuestion)
+    rows = work.rows(GatheredFanOutQuestion)
     prompt = load_prompt(WORD_QUESTION_PROMPT)
     asked = [
         (
@@ -438,7 +438,7 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
         )
         for row in rows
         if row.wording
-        for wording in [GeneratedQuestionParts.from_json(row.wording)]
+        for wording in [PiecesToWordQuestionFrom.from_json(row.wording)]
     ]
     worded: dict[str, RowOutcome] = {
         row.id: answer.parsed
@@ -446,13 +446,13 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
         else row.replace(question=answer.parsed, author=answer.model)
         for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
     }
-    return work.finish((worded.get(row.id, row) for row in rows), SourcedFanOutQuestion)
+    return work.finish((worded.get(row.id, row) for row in rows), GatheredFanOutQuestion)
 
 
-def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
-    wording = GeneratedQuestionParts.from_json(row.wording or "")
+def _read_worded_question(row: GatheredFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
+    wording = PiecesToWordQuestionFrom.from_json(row.wording or "")
     question = read_and_check_worded_question(texts[0], wording, json.loads(row.answer or ""))
     if isinstance(question, UnreadableCompletion):
         return question
-    added = find_wording_addition(question, wording)
+    added = find_addition_to_parts(question, wording)
     return UnreadableCompletion(f"the question {added}") if added else question

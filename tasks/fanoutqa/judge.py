@@ -21,7 +21,7 @@ from factmill.tasks.fanoutqa.core.judge_replies import (
     WORDING_FORM,
     WordingVerdict,
     describe_word_changes,
-    read_objectivity_reason,
+    read_last_reasoning_sentence,
     read_objectivity_verdict,
     read_wording_verdict,
 )
@@ -59,7 +59,7 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
                 wording,
                 question=row.question,
                 answer=row.answer or _NOT_GIVEN,
-                steps="\n".join(_format_sub_answer_with_passage(*each) for each in steps[row.id]) or _NOT_GIVEN,
+                steps="\n".join(_format_sub_answer_with_found_passage(*each) for each in steps[row.id]) or _NOT_GIVEN,
             ),
         )
         for row in rows
@@ -91,7 +91,7 @@ def _load_sub_questions_with_evidence_texts(
     }
 
 
-def _format_sub_answer_with_passage(sub: SubQuestion, text: str) -> str:
+def _format_sub_answer_with_found_passage(sub: SubQuestion, text: str) -> str:
     passage = find_numeric_answer_passage(sub.answer, text)
     title = f" [{sub.evidence.title}]" if sub.evidence else ""
     return f"{sub.question} — {dump_json(sub.answer)}{title}{f': {passage}' if passage else ''}"
@@ -102,7 +102,7 @@ def _read_objectivity_problem(text: str) -> str | UnreadableCompletion | None:
     verdict = read_objectivity_verdict(text)
     if isinstance(verdict, UnreadableCompletion):
         return verdict
-    return None if verdict else read_objectivity_reason(text) or "the judge says N and gives no reason"
+    return None if verdict else read_last_reasoning_sentence(text) or "the judge says N and gives no reason"
 
 
 def _add_judge_flags_or_reject(

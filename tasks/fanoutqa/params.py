@@ -108,7 +108,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> BuildInput
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
     world = load_world(run.world, run.graph)
-    moment = parse_past_epoch(resolve_epoch(params.epoch, world))
+    moment = parse_past_epoch(choose_asked_or_world_epoch(params.epoch, world))
     wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED_QUESTIONS), WIKIDATA_SOURCE]
     from_wikidata = WIKIDATA_SOURCE in wanted
     for name in ("sets", "set_file", "property_file"):
@@ -165,7 +165,7 @@ def holds_only_tables(paths: Sequence[Path]) -> bool:
     return bool(suffixes & {".csv", ".tsv", ".parquet"}) and not suffixes & {".json", ".jsonl"}
 
 
-def resolve_epoch(asked: str, world: World) -> str:
+def choose_asked_or_world_epoch(asked: str, world: World) -> str:
     """Return the epoch of a build: `asked`, or the day of the file that is the world's Wikipedia.
 
     UsageError for another day than the file's, unless it is the default.

@@ -23,9 +23,9 @@ from factmill.tasks.fanoutqa.core.questions import (
 from factmill.tasks.fanoutqa.core.rows import (
     EvidenceReference,
     FlaggedQuestion,
+    GatheredFanOutQuestion,
     PinnedQuestion,
     QuestionFlag,
-    SourcedFanOutQuestion,
     SubAnswerInArticleFinding,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
@@ -36,7 +36,7 @@ from factmill.tasks.lookups.pinned_articles import (
     load_article_texts,
     pin_article_revisions_by_title_at_epoch,
 )
-from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text
+from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_and_missing_parts
 
 LeafReference = tuple[str, str, AnswerValue | None, ArticleEvidence]
 """Path, text of the sub-question, its answer, and its article."""
@@ -49,7 +49,7 @@ def pin_evidence(batch: StageBatch) -> BatchReceipt:
     An article that a released question already pins to this epoch stays.
     """
     work = open_batch(batch)
-    rows = work.rows(SourcedFanOutQuestion)
+    rows = work.rows(GatheredFanOutQuestion)
     epoch = work.inputs(FanOutInputs).epoch
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
@@ -184,7 +184,7 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
             continue
         flags = find_answer_and_article_flags(trees[row.id])
         for path, question, answer, evidence in leaves[row.id]:
-            finding = find_answer_in_text(answer, known[evidence.revid or 0])
+            finding = find_answer_and_missing_parts(answer, known[evidence.revid or 0])
             missing = list(finding.missing)
             if finding.found is False:
                 where = f"{evidence.title} (revision {evidence.revid})"

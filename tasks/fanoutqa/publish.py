@@ -29,7 +29,7 @@ from factmill.tasks.fanoutqa.core.rows import (
     SubAnswerInArticleFinding,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
-from factmill.tasks.fanoutqa.retrieval_check import RetrievalCheckCountsOfQuestion
+from factmill.tasks.fanoutqa.retrieval_check import SingleArticleCheckCountsOfQuestion
 from factmill.tasks.options import BuildReport
 from factmill.tasks.text.wikipedia_urls import format_article_url
 
@@ -65,7 +65,7 @@ def publish_fanoutqa(
     references = _merge_reference_findings(pinned, flagged)
     articles = _make_article_rows(inputs.wiki, trees, references)
     queue = reviewed.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
-    near = retrieved.companion_rows(arrow_schema(RetrievalCheckCountsOfQuestion))
+    near = retrieved.companion_rows(arrow_schema(SingleArticleCheckCountsOfQuestion))
     dev = [row for row in rows if splits[row.id] == "dev"]
     test = [row for row in rows if splits[row.id] == "test"]
     tables = {

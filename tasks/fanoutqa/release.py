@@ -8,7 +8,7 @@ from typing import Any
 
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedBuildData,
+    PublishedFactsAndColumns,
     count_numbers_filling_gaps,
     count_values_commonest_first,
     make_bar_figure,
@@ -21,15 +21,15 @@ from factmill.tasks.core.publishing.release_spec import (
     DatasetConfigSpec,
     PaperCitation,
     ParentRowLink,
-    SourcePage,
+    SourceArticleRevision,
 )
 
 _BELONGS = ParentRowLink(column="id")
 
 
-def list_fanoutqa_source_pages(article_row: Mapping[str, Any], _wiki: str) -> Iterator[SourcePage]:
+def list_fanoutqa_source_pages(article_row: Mapping[str, Any], _wiki: str) -> Iterator[SourceArticleRevision]:
     """Yield the page of one row of `fanoutqa_articles`."""
-    yield SourcePage(article_row["title"], str(article_row["revid"]), article_row["url"])
+    yield SourceArticleRevision(article_row["title"], str(article_row["revid"]), article_row["url"])
 
 
 FANOUTQA_CARD = DatasetCardSpec(
@@ -108,7 +108,7 @@ FANOUTQA_RELEASE = BenchmarkReleaseSpec(
 )
 
 
-def draw_fanoutqa_distributions(build: PublishedBuildData) -> Iterator[ReportFigure]:
+def draw_fanoutqa_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
     """Yield figures: questions by source and category, their articles, sub-questions and flags."""
     rows = build.load_columns("fanoutqa", ["split", "source", "sub_questions", "articles"]).to_pylist()
     sources = [(row["split"], row["source"]) for row in rows]

@@ -24,15 +24,15 @@ from factmill.tasks.lookups.pinned_articles import (
     pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.models.title_index import find_nearest_titles, open_or_build_title_index
-from factmill.tasks.text.text_normalization import fold_case_and_accents
-from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text, index_text
+from factmill.tasks.text.text_normalization import fold_case_accents_and_punctuation
+from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_and_missing_parts, index_text
 from factmill.tasks.world.data import load_world_article_titles
 
 MIN_ANSWERS_TO_CHECK = 2
 """Different searchable sub-answers that a question needs: an article that holds a single one proves nothing."""
 
 
-class RetrievalCheckCountsOfQuestion(StrictModel):
+class SingleArticleCheckCountsOfQuestion(StrictModel):
     """What the retrieval check read for a question: the companion table of `flag_answers_in_one_near_article`."""
 
     id: str
@@ -87,9 +87,9 @@ def flag_answers_in_one_near_article(batch: StageBatch) -> BatchReceipt:
     texts = load_article_texts(
         work, ((row_id, each.title, revid) for row_id, near in articles.items() for revid, each in near.items())
     )
-    having_all = _find_articles_with_all_answers(answers, articles, texts)
+    having_all = _find_revisions_with_all_answers(answers, articles, texts)
     outcomes: list[RowOutcome] = []
-    counts: list[RetrievalCheckCountsOfQuestion] = []
+    counts: list[SingleArticleCheckCountsOfQuestion] = []
     for row in rows:
         near = articles.get(row.id, {})
         tried = [pinned.get(title) for title in row.near_articles] + [texts[revid] for revid in near]
@@ -106,8 +106,10 @@ def flag_answers_in_one_near_article(batch: StageBatch) -> BatchReceipt:
             flag = QuestionFlag(code="one_article_has_all", path="", detail=detail)
         outcomes.append(row.replace(flags=[*row.flags, flag]) if found else row)
         read = sum(isinstance(texts[revid], str) for revid in near)
-        counts.append(RetrievalCheckCountsOfQuestion(id=row.id, answers=count, read=read, not_to_be_had=len(unread)))
-    work.extras = make_arrow_table(RetrievalCheckCountsOfQuestion, counts)
+        counts.append(
+            SingleArticleCheckCountsOfQuestion(id=row.id, answers=count, read=read, not_to_be_had=len(unread))
+        )
+    work.extras = make_arrow_table(SingleArticleCheckCountsOfQuestion, counts)
     return work.finish(outcomes, FlaggedQuestion)
 
 
@@ -115,10 +117,10 @@ def _list_searchable_sub_answers(row: FlaggedQuestion) -> list[AnswerValue]:
     """Return the different answers of the leaves that a text search can find."""
     nothing = index_text("")
     different = {dump_json(sub.answer): sub.answer for _, sub in list_leaf_sub_questions(row.tree())}
-    return [answer for answer in different.values() if find_answer_in_text(answer, nothing).found is not None]
+    return [answer for answer in different.values() if find_answer_and_missing_parts(answer, nothing).found is not None]
 
 
-def _find_articles_with_all_answers(
+def _find_revisions_with_all_answers(
     answers: Mapping[str, Sequence[AnswerValue]],
     articles: Mapping[str, Mapping[int, PinnedArticleRevision]],
     texts: Mapping[int, str | MissingArticleReason],
@@ -134,10 +136,10 @@ def _find_articles_with_all_answers(
         text = texts[revid]
         if isinstance(text, MissingArticleReason):
             continue
-        folded = fold_case_and_accents(text)
+        folded = fold_case_accents_and_punctuation(text)
         likely = [row_id for row_id in row_ids if contains_all_substrings(beginnings[row_id], folded)]
         known = index_article_text(text) if likely else None
         for row_id in likely:
-            if known and all(find_answer_in_text(answer, known).found for answer in answers[row_id]):
+            if known and all(find_answer_and_missing_parts(answer, known).found for answer in answers[row_id]):
                 having_all[row_id].add(revid)
     return having_all

@@ -93,7 +93,7 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
         for described in _get_name_and_description_by_role(row).values()
     ]
     answers = [
-        answer for _, answer in work.prompt_model("judge", asked, CONSISTENCY_FORMAT, _read_inconsistent_sample_share)
+        answer for _, answer in work.prompt_model("judge", asked, CONSISTENCY_FORMAT, _read_share_of_no_verdicts)
     ]
     outcomes: list[RowOutcome] = []
     for row, question, answer in zip(rows, answers[0::2], answers[1::2], strict=True):
@@ -127,7 +127,7 @@ def _get_name_and_description_by_role(row: QuestionWithLevels) -> dict[str, tupl
     }
 
 
-def _read_inconsistent_sample_share(_: QuestionWithLevels, texts: Sequence[str]) -> float | UnreadableCompletion:
+def _read_share_of_no_verdicts(_: QuestionWithLevels, texts: Sequence[str]) -> float | UnreadableCompletion:
     """Return the share of No among the readable samples; Unreadable when there are none."""
     verdicts = list(map(cache(read_description_fit_verdict), texts))
     score = score_description_error(verdicts)

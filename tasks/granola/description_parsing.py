@@ -18,7 +18,7 @@ from factmill.tasks.text.text_normalization import normalize_answer, normalize_a
 
 
 @dataclass(frozen=True, slots=True)
-class DescriptionWordLists:
+class DescriptionLookUpTables:
     """All lists as look-up tables."""
 
     places: Mapping[str, str]
@@ -38,23 +38,23 @@ class DescriptionWordLists:
 
 
 @cache
-def load_description_word_lists() -> DescriptionWordLists:
+def load_description_word_lists() -> DescriptionLookUpTables:
     """Load the lists of data/lists/; SettingsError names the missing or malformed file."""
     places: dict[str, str] = {}
     countries: set[str] = set()
     adjectives: dict[str, str] = {}
     for line in _iterate_csv_list_lines("countries.csv", ["name", "kind", "adjectives", "other_names"]):
         name, kind = line["name"], line["kind"]
-        for form in _split_cell(line["adjectives"]):
+        for form in _split_csv_list_cell(line["adjectives"]):
             adjectives.setdefault(form, name if kind in ("country", "nation") else "")
         if kind == "country":
             countries.add(name)
         if name and kind != "ambiguous":
-            places.update(dict.fromkeys([name, *_split_cell(line["other_names"])], name))
+            places.update(dict.fromkeys([name, *_split_csv_list_cell(line["other_names"])], name))
     within = {}
     for line in _iterate_csv_list_lines("regions.csv", ["name", "within", "other_names"]):
         within[line["name"]] = line["within"]
-        places.update(dict.fromkeys([line["name"], *_split_cell(line["other_names"])], line["name"]))
+        places.update(dict.fromkeys([line["name"], *_split_csv_list_cell(line["other_names"])], line["name"]))
     jobs = _iterate_csv_list_lines("occupations.csv", ["occupation", "class"])
     occupations = {line["occupation"].lower(): line["class"] for line in jobs}
     kinds = dict.fromkeys(occupations, frozenset({"person"}))
@@ -62,7 +62,7 @@ def load_description_word_lists() -> DescriptionWordLists:
     for line in nouns:
         kinds[line["noun"]] = kinds.get(line["noun"], frozenset()) | frozenset(line["kinds"].split())
     classes = {line["noun"]: line["class"] for line in nouns if line["class"]}
-    return DescriptionWordLists(places, within, frozenset(countries), adjectives, occupations, kinds, classes)
+    return DescriptionLookUpTables(places, within, frozenset(countries), adjectives, occupations, kinds, classes)
 
 
 @cache
@@ -76,7 +76,7 @@ def load_description_parsing_words() -> Mapping[str, frozenset[str]]:
     | subject_words | an adjective before them is no nationality: `French literature` |
     """
     lines = _iterate_csv_list_lines("description_words.csv", ["group", "words"])
-    return {line["group"]: frozenset(_split_cell(line["words"])) for line in lines}
+    return {line["group"]: frozenset(_split_csv_list_cell(line["words"])) for line in lines}
 
 
 def _iterate_csv_list_lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:
@@ -89,7 +89,7 @@ def _iterate_csv_list_lines(name: str, columns: list[str]) -> Iterator[dict[str,
         yield line
 
 
-def _split_cell(cell: str) -> list[str]:
+def _split_csv_list_cell(cell: str) -> list[str]:
     return [part for part in cell.split(";") if part]
 
 
@@ -157,7 +157,7 @@ def read_kinds_of_thing_described(description: str) -> frozenset[str]:
     the first phrase understood decides.
     """
     kinds = load_description_word_lists().kinds
-    text = _GROUP_OPENING.sub("", tidy_description(description))
+    text = _GROUP_OPENING.sub("", simplify_to_first_sentence(description))
     if text.lower().startswith("fictional "):
         return frozenset({"character"})
     head = read_description_head(text)
@@ -176,7 +176,7 @@ def _read_enumerated_heads(text: str) -> list[DescriptionNounPhrase]:
     return [read_description_head(piece.strip()) for piece in _ENUMERATION.split(text)]
 
 
-def tidy_description(text: str) -> str:
+def simplify_to_first_sentence(text: str) -> str:
     """Return a description without brackets and final stop, with single spaces and "Washington D.C." in one form."""
     plain = _BRACKET.sub(_keep_place_bracket, " ".join(text.split()))
     plain = _SELF_NAMING.sub("", _SENTENCE_END.split(plain, maxsplit=1)[0])
@@ -198,7 +198,7 @@ def read_description_head(description: str) -> DescriptionNounPhrase:
     phrase, rest = (text[: end.start()], text[end.start() :].strip()) if end else (text, "")
     has_nationality, phrase = cut_nationality_and_words_before(phrase)
     phrase = _LEADING_WORDS.sub("", phrase)
-    noun = _find_head_noun(phrase, rest)
+    noun = _find_listed_head_noun(phrase, rest)
     if not noun and rest.startswith("and ") and phrase.split():
         more = read_description_head(rest.removeprefix("and "))
         if more.noun and " " in more.phrase and not more.has_nationality:
@@ -264,7 +264,7 @@ def _is_nationality(text: str) -> bool:
     )
 
 
-def _find_head_noun(phrase: str, rest: str) -> str:
+def _find_listed_head_noun(phrase: str, rest: str) -> str:
     """Return the longest listed noun at the phrase's end, in lower case; empty when there is none."""
     kinds = load_description_word_lists().kinds
     words = phrase.lower().split()

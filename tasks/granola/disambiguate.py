@@ -31,12 +31,12 @@ from factmill.tasks.granola.core.linking import (
     ENCLOSING_PLACE_PIDS,
     KINSHIP_RELATIONS,
     PLACE_RELATIONS,
-    BearerPairsInRelation,
     NameBearer,
+    RelationBetweenBearersOfTwoNames,
     choose_entity_pair,
     find_bearer_pairs_in_relation,
     find_birth_and_death_years,
-    find_contradiction,
+    find_contradicting_lifetimes_or_places,
     find_relation_doubt_flag,
     is_only_place_in_regions_of_subject,
     make_description,
@@ -107,7 +107,7 @@ def describe_entities(batch: StageBatch) -> BatchReceipt:
     person_pids = {f"P{number}" for number in load_property_numbers("person_properties")}
     claims, unknown = look_up_claims_by_qid(work, bare, {*DESCRIPTION_PIDS, *person_pids})
     made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
-    bearers, lost = _look_up_bearers_for_unconfirmed_facts(work, rows, policy, described, made)
+    bearers, lost = _look_up_bearer_data_if_unconfirmed(work, rows, policy, described, made)
     failed |= unknown | lost
     outcomes: list[RowOutcome] = []
     kept: list[DescribedQuestion] = []
@@ -154,7 +154,7 @@ def _list_entity_answer_and_rival_qids(row: LinkedQuestion, policy: str) -> tupl
     return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
 
 
-def _look_up_bearers_for_unconfirmed_facts(
+def _look_up_bearer_data_if_unconfirmed(
     work: BatchInProgress,
     rows: Sequence[LinkedQuestion],
     policy: str,
@@ -213,7 +213,7 @@ def _check_items_of_unconfirmed_fact(
         f"{name}: {each.description}{_format_life_years_if_kin(row.relation, each)}" for name, each in sides
     )
     lexicon = load_lexicon()
-    if reason := find_contradiction(row.relation, subject, value, lexicon):
+    if reason := find_contradicting_lifetimes_or_places(row.relation, subject, value, lexicon):
         return Reject(row.id, reason, descriptions)
     if row.fact_in_graph is False:
         known = f"for {row.relation} of {row.question_entity_qid} the Wikidata has {', '.join(row.other_values)}"
@@ -258,7 +258,7 @@ def _get_items_bearing_row_names(
 
 def _look_up_relation_matches(
     work: BatchInProgress, rows: Sequence[QuestionWithExtractedEntityName], bearers: Mapping[str, BearerPair]
-) -> tuple[dict[str, BearerPairsInRelation], dict[str, Reject]]:
+) -> tuple[dict[str, RelationBetweenBearersOfTwoNames], dict[str, Reject]]:
     """Return row id → the pairs of bearers for which the relation holds, and row id → Reject where Wikidata failed."""
     wikidata = work.run.services.wikidata
     calls = (
@@ -278,7 +278,7 @@ def _look_up_relation_matches(
 
     def match(
         row: QuestionWithExtractedEntityName, around: Mapping[str, Sequence[ItemNeighbour]]
-    ) -> BearerPairsInRelation:
+    ) -> RelationBetweenBearersOfTwoNames:
         return find_bearer_pairs_in_relation(row.relation, bearers[row.id], claims[row.relation], around)
 
     held = {row.id: match(row, {}) for row in rows}
@@ -299,7 +299,7 @@ def _look_up_relation_matches(
 def _link_entities_and_add_candidates(
     row: QuestionWithExtractedEntityName,
     bearers: BearerPair,
-    matches: BearerPairsInRelation | None,
+    matches: RelationBetweenBearersOfTwoNames | None,
     policy: str,
     candidates: list[NameBearingItemCandidateRow],
 ) -> RowOutcome:

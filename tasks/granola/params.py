@@ -26,7 +26,7 @@ from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.granola.sources.entity_questions import find_relation_files, find_relation_pid_of_file
 from factmill.tasks.granola.sources.user_questions import (
     QUESTION_FORM,
-    are_user_tables,
+    are_other_than_entityquestions_files,
     find_relation,
     format_unknown_relation,
 )
@@ -39,7 +39,7 @@ from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, spli
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import (
     SourceFile,
-    format_unused_files,
+    format_unused_files_note,
     list_source_files,
     make_source_file_with_digest,
 )
@@ -111,7 +111,11 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> BuildInput
     notes: Sequence[str] = []
     source_rows: int | None = None
     own = make_user_source(params, bool(paths) and not from_wikidata)
-    if paths and not from_wikidata and (params.map or params.source_split or are_user_tables(paths, params.relations)):
+    if (
+        paths
+        and not from_wikidata
+        and (params.map or params.source_split or are_other_than_entityquestions_files(paths, params.relations))
+    ):
         relations, tables = resolve_table_relations(params, known)
         files, own, notes = {USER_TABLE_UNIT: tables.files}, tables.own, tables.notes
         source_rows = tables.row_count
@@ -186,7 +190,7 @@ def list_unused_file_notes(
     known = load_entity_questions_relations() if requested_relations else {}
     left = [file for path in paths for file in list_source_files(path) if find_relation_pid_of_file(file) in known]
     reason = f"because their names do not begin with {' or '.join(requested_relations or used)}"
-    return format_unused_files(paths, [*left, *(file for files in used.values() for file in files)], reason)
+    return format_unused_files_note(paths, [*left, *(file for files in used.values() for file in files)], reason)
 
 
 def resolve_granola_relations(

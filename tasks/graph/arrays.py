@@ -14,7 +14,7 @@ in_offsets, in_items, in_properties   the same for the claims that lead to an it
 literal_offsets int64[n + 1]   start of each item's literals; a literal's position is its id in table `literals`
 literal_properties uint16[l]   place of the property that holds the value: the qualifier's, else the statement's
 literal_claims uint16[l]       place of the statement's property
-literal_keys int64[l]          compute_xsd_datetime_key or hash_number (text/values/wikidata_literals.py)
+literal_keys int64[l]          compute_xsd_datetime_day_key or hash_canonical_number (text/values/wikidata_literals.py)
 literal_precisions uint8[l]    precision of a date, DAY if the data give none; 0 for numbers
 literal_order uint32[l]        each item's literals sorted by key and id, as offsets from its first literal; empty for a
                                graph loaded by an earlier version, which lacks the file

@@ -104,7 +104,7 @@ def find_damaged_and_record_checked_files(
     with the number of bytes just read.
     """
     wrong = find_file_size_problems(path, files)
-    known = {} if redigest_all else _load_checked_files(path)
+    known = {} if redigest_all else _load_checked_files_note(path)
     # taken before digesting: a file modified meanwhile is digested again next time
     there = {name: file.sha256 for name, file in files.items() if name not in wrong}
     states = {name: _make_checked_file_state(path / name, sha256) for name, sha256 in there.items()}
@@ -141,7 +141,7 @@ def _make_checked_file_state(path: Path, sha256: str) -> _CheckedFileState:
     return _CheckedFileState(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino, sha256=sha256)
 
 
-def _load_checked_files(path: Path) -> _CheckedFiles:
+def _load_checked_files_note(path: Path) -> _CheckedFiles:
     try:
         return _CHECKED_FILES_ADAPTER.validate_json((path / CHECKED_FILES_NOTE).read_bytes())
     except (OSError, ValidationError):
@@ -357,7 +357,7 @@ class GraphStatus:
 
 
 @contextmanager
-def lock_and_clean_loading_folder(name: str, folder: Path) -> Iterator[Path]:
+def lock_temporary_loading_folder(name: str, folder: Path) -> Iterator[Path]:
     """Lock and yield the folder to build a graph in; LocalGraphError if another process holds it.
 
     On exit, a half load with its request stays; anything else is removed.
@@ -424,7 +424,7 @@ def remove_half_load_or_graph(name: str, folder: Path) -> Literal["graph", "unfi
     if not loading_folder.exists() and not path.exists():
         raise_missing_graph(name, folder)
     is_half_load = loading_folder.exists()
-    with lock_and_clean_loading_folder(name, folder):
+    with lock_temporary_loading_folder(name, folder):
         if is_half_load:
             remove_folder_contents(loading_folder)
         else:

@@ -30,7 +30,7 @@ from factmill.tasks.graph.folders import (
     get_graph_folder,
     get_loading_folder,
     install_built_graph,
-    lock_and_clean_loading_folder,
+    lock_temporary_loading_folder,
     remove_folder_contents,
     write_graph_manifest,
     write_load_request,
@@ -40,7 +40,7 @@ from factmill.tasks.graph.loading.sources.streams import (
     RdfSourceReader,
     RdfSyntax,
     SourceChangedError,
-    check_readable,
+    check_readable_file,
 )
 from factmill.tasks.graph.loading.staging import (
     STAGING_FILE,
@@ -54,7 +54,7 @@ from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS
 from factmill.tasks.graph.loading.tables import (
     digest_graph_tables,
     find_dump_date,
-    write_tables_count_stored_and_left_out,
+    write_tables_count_rows_and_drop_reasons,
 )
 
 READING_MODULES = (
@@ -99,7 +99,7 @@ def load_graph(
         raise LocalGraphError(
             f"graph {name} already exists in {folder}: choose another name, or replace it with --replace"
         )
-    with _add_resume_advice_to_load_errors(name, folder), lock_and_clean_loading_folder(name, folder) as loading_folder:
+    with _add_resume_advice_to_load_errors(name, folder), lock_temporary_loading_folder(name, folder) as loading_folder:
         job = _LoadJob(name, request, loading_folder, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
         manifest = _build_graph(job)
         install_built_graph(name, folder, replace=replace)
@@ -186,7 +186,7 @@ def _write_graph_and_make_manifest_fields(job: _LoadJob, staging: StagingDatabas
     graph, connection, tally = job.folder / BUILT_GRAPH_FOLDER, staging.connection, staging.tally
     graph.mkdir()
     job.meter.start_phase("sorting")
-    stored, left_out = write_tables_count_stored_and_left_out(connection, graph / GRAPH_DATABASE_FILE)
+    stored, left_out = write_tables_count_rows_and_drop_reasons(connection, graph / GRAPH_DATABASE_FILE)
     date = job.dump_date or find_dump_date(connection)
     languages = job.request.languages
     digest = digest_graph_tables(connection, languages=languages, dump_date=date, format_version=FORMAT_VERSION)
@@ -215,7 +215,7 @@ def _make_checked_load_request(
     paths = tuple(dict.fromkeys(map(str, files)))
     for path in paths:
         if path != STDIN:
-            check_readable(path)
+            check_readable_file(path)
     tags = tuple(sorted({language.lower() for language in languages}))
     if not tags or not all(_LANGUAGE.fullmatch(tag) for tag in tags):
         raise UsageError(f"languages {list(languages)}: expected at least one language tag, such as en or pt-br")

@@ -38,7 +38,7 @@ from factmill.tasks.graph.folders import (
 )
 from factmill.tasks.graph.loading.line_patterns import ANY_LANGUAGE
 from factmill.tasks.graph.loading.tables import attach_database, connect_in_memory
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 _HIGHEST_ITEM = 2**63 - 1
@@ -230,7 +230,9 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         is_wanted = np.isin(
             list_of[edges.owners] * count + edges.properties, np.concatenate([np.empty(0, np.int64), *wanted])
         )
-        named = _list_owner_places_pids_and_qids(arrays, _OwnedEdges._make(column[is_wanted] for column in edges))
+        named = _list_owner_places_pids_and_qids(
+            arrays, _ClaimsOfRequestedItems._make(column[is_wanted] for column in edges)
+        )
         labels = self.find_labels({qid for _, _, qid in named}, language)
         found: list[list[ItemNeighbour]] = [[] for _ in asked]
         for owner, pid, qid in named:
@@ -274,7 +276,7 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
     def find_literal_paths(
         self,
         subjects: Ints,
-        objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
+        objects: Sequence[PartialDate] | Sequence[WantedNumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
     ) -> PathsFoundForPairs:
@@ -380,7 +382,7 @@ def _make_item_keys(numbers: Iterable[int]) -> dict[str, pa.Table]:
     return {"keys": pa.table({"item": pa.array(fitting, pa.int64())})}
 
 
-class _OwnedEdges(NamedTuple):
+class _ClaimsOfRequestedItems(NamedTuple):
     """Claims of several items, one entry per claim."""
 
     owners: Ints
@@ -406,17 +408,17 @@ def _get_row_starts_and_lengths(rows: EdgesByItem, places: Ints) -> tuple[Ints, 
     return begins, np.where(places < 0, 0, rows.offsets[known + 1] - begins)
 
 
-def _gather_edges(rows: EdgesByItem, places: Ints) -> _OwnedEdges:
+def _gather_edges(rows: EdgesByItem, places: Ints) -> _ClaimsOfRequestedItems:
     """Return the edges of the items at the given places (-1: none), concatenated, each item's sorted by property."""
     begins, counts = _get_row_starts_and_lengths(rows, places)
     owners = np.repeat(np.arange(len(places)), counts)
     at = np.arange(len(owners)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
     properties, others = rows.properties[at].astype(np.int64), rows.items[at].astype(np.int64)
     order = np.lexsort((properties, owners))
-    return _OwnedEdges(owners, properties[order], others[order])
+    return _ClaimsOfRequestedItems(owners, properties[order], others[order])
 
 
-def _list_owner_places_pids_and_qids(arrays: GraphArrays, edges: _OwnedEdges) -> list[tuple[int, Pid, Qid]]:
+def _list_owner_places_pids_and_qids(arrays: GraphArrays, edges: _ClaimsOfRequestedItems) -> list[tuple[int, Pid, Qid]]:
     """Return (position of the owner, PID, QID of the other item) of each claim."""
     pids, qids = arrays.properties[edges.properties].tolist(), arrays.items.numbers[edges.others].tolist()
     rows = zip(edges.owners.tolist(), pids, qids, strict=True)

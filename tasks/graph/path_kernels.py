@@ -49,7 +49,7 @@ class WalkableEdges(NamedTuple):
     """By property place: True if no path may use the property."""
 
 
-class LiteralKeyBoundsByPair(NamedTuple):
+class SoughtLiteralKeyRangeByPair(NamedTuple):
     """Literals to search for: each pair's lowest and highest key, and lowest precision."""
 
     lowest: Ints
@@ -326,7 +326,7 @@ def _prefetch_literals(
 
 @compile_kernel
 def write_literal_paths(
-    walkable_edges: WalkableEdges, literals: LiteralsByItem, sought: LiteralKeyBoundsByPair, subjects: Ints, hops: int, first: int, last: int,
+    walkable_edges: WalkableEdges, literals: LiteralsByItem, sought: SoughtLiteralKeyRangeByPair, subjects: Ints, hops: int, first: int, last: int,
     most_paths: int, found: PathTable, totals: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Write the paths from items to matching literals at one hop or at two; see `write_item_paths`."""

@@ -27,8 +27,8 @@ from factmill.tasks.graph.arrays import GraphArrays, Ints, make_empty_arrays
 from factmill.tasks.graph.path_kernels import (
     ITEM_PATH_COLUMNS,
     LITERAL_PATH_COLUMNS,
-    LiteralKeyBoundsByPair,
     PathTable,
+    SoughtLiteralKeyRangeByPair,
     WalkableEdges,
     write_item_paths,
     write_literal_paths,
@@ -37,9 +37,9 @@ from factmill.tasks.text.values.wikidata_literals import (
     DAY_PRECISION,
     MONTH_PRECISION,
     YEAR_PRECISION,
-    NumberWithUnit,
     PartialDate,
-    hash_number,
+    WantedNumberWithUnit,
+    hash_canonical_number,
 )
 
 LiteralReader = Callable[[Ints], pa.Table]
@@ -104,7 +104,7 @@ class _LiteralSearchBatch:
     ground: WalkableEdges
     starts: Ints
     """Place of each pair's subject."""
-    sought: LiteralKeyBoundsByPair
+    sought: SoughtLiteralKeyRangeByPair
     numbers: pa.Table | None
     """`number` and `unit` of each pair; None for a batch of dates."""
     cap: int
@@ -114,7 +114,7 @@ def find_literal_paths(
     arrays: GraphArrays,
     read_literals: LiteralReader,
     subjects: Ints,
-    objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
+    objects: Sequence[PartialDate] | Sequence[WantedNumberWithUnit],
     properties: frozenset[int],
     options: PathSearchOptions,
 ) -> PathsFoundForPairs:
@@ -170,7 +170,7 @@ def _find_literal_paths_and_totals_at_hops(
     totals, starts = np.zeros(len(pairs), np.int64), search.starts[pairs]
     cap = search.cap if search.numbers is None else _NO_CAP
     lowest, highest, precisions, properties = search.sought
-    sought = LiteralKeyBoundsByPair(lowest[pairs], highest[pairs], precisions[pairs], properties)
+    sought = SoughtLiteralKeyRangeByPair(lowest[pairs], highest[pairs], precisions[pairs], properties)
 
     def walk(first: int, last: int, found: PathTable) -> tuple[int, int]:
         stopped, written, _ = write_literal_paths(
@@ -266,12 +266,12 @@ def _get_path_cap(options: PathSearchOptions) -> int:
 
 
 def _make_literal_search_ranges(
-    objects: Sequence[PartialDate] | Sequence[NumberWithUnit], properties: npt.NDArray[np.bool_]
-) -> LiteralKeyBoundsByPair:
+    objects: Sequence[PartialDate] | Sequence[WantedNumberWithUnit], properties: npt.NDArray[np.bool_]
+) -> SoughtLiteralKeyRangeByPair:
     """Return the key ranges and precisions that match the dates or numbers; see Date.fits, Number.fits."""
-    if objects and isinstance(objects[0], NumberWithUnit):
-        keys = np.array([hash_number(cast(NumberWithUnit, each).number) for each in objects], np.int64)
-        return LiteralKeyBoundsByPair(keys, keys, np.zeros(len(keys), np.uint8), properties)
+    if objects and isinstance(objects[0], WantedNumberWithUnit):
+        keys = np.array([hash_canonical_number(cast(WantedNumberWithUnit, each).number) for each in objects], np.int64)
+        return SoughtLiteralKeyRangeByPair(keys, keys, np.zeros(len(keys), np.uint8), properties)
     dates = cast(Sequence[PartialDate], objects)
     months = np.array([-1 if each.month is None else each.month for each in dates], np.int64)
     days = np.array([-1 if each.day is None else each.day for each in dates], np.int64)
@@ -281,13 +281,15 @@ def _make_literal_search_ranges(
     years = np.array([each.year if near else 0 for each, near in zip(dates, is_near.tolist(), strict=True)], np.int64)
     steps = _DATE_KEY_STEPS[kinds]
     lowest = (years * 10_000 + np.maximum(months, 0) * 100 + np.maximum(days, 0)) // steps * steps
-    return LiteralKeyBoundsByPair(
+    return SoughtLiteralKeyRangeByPair(
         np.where(is_near, lowest, 1), np.where(is_near, lowest + steps - 1, 0), _DATE_PRECISIONS[kinds], properties
     )
 
 
-def _make_numbers_table_unless_dates(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> pa.Table | None:
-    numbers = [each for each in objects if isinstance(each, NumberWithUnit)]
+def _make_numbers_table_unless_dates(
+    objects: Sequence[PartialDate] | Sequence[WantedNumberWithUnit],
+) -> pa.Table | None:
+    numbers = [each for each in objects if isinstance(each, WantedNumberWithUnit)]
     if len(numbers) not in (0, len(objects)):
         raise ValueError("expected only dates or only numbers in one batch, got both")
     if not numbers:

@@ -39,7 +39,7 @@ def look_up_class_membership_by_qid(
     if class_qid == HUMAN_QID:
         return {qid: HUMAN_QID in of if (of := classes[qid]) else bool(claims[qid]) for qid in claims}, failed
     hung = [(row_id, each) for row_id, qid in pairs for each in sorted(classes.get(qid, ()))]
-    above, unknown = _look_up_direct_superclasses_and_rejects(work, hung, class_qid)
+    above, unknown = _look_up_superclass_graph_and_rejects(work, hung, class_qid)
     below = _collect_classes_and_all_subclasses({class_qid}, above)
     doubtful = _collect_classes_and_all_subclasses(set(unknown), above)
     for row_id, qid in pairs:
@@ -49,7 +49,7 @@ def look_up_class_membership_by_qid(
     return {qid: bool(of & below) for qid, of in classes.items()}, failed
 
 
-def _look_up_direct_superclasses_and_rejects(
+def _look_up_superclass_graph_and_rejects(
     work: BatchInProgress, row_class_pairs: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, set[str]], dict[str, Reject]]:
     """Return class → its direct superclasses, for these classes and all above them, and class → Reject if unknown."""

@@ -11,9 +11,9 @@ from factmill.tasks.core.calls.wikidata import (
     make_find_items_call,
     make_label_call,
     parse_aliases,
-    parse_entity_label,
     parse_item_candidates,
     parse_item_description,
+    parse_label_call_body,
 )
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.engine.batches import BatchInProgress
@@ -28,7 +28,7 @@ def look_up_labels_by_entity_id(
     service = work.run.services.wikidata
     pairs = dict.fromkeys(row_entity_pairs)
     calls = ((row_id, each, make_label_call(service.identity, each, language)) for row_id, each in pairs)
-    found, failed = work.call_and_parse(service, calls, parse_entity_label)
+    found, failed = work.call_and_parse(service, calls, parse_label_call_body)
     return {each: label for each, label in found.items() if label is not None}, failed
 
 
@@ -36,14 +36,14 @@ def look_up_item_descriptions_by_qid(
     work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, ItemDescription], dict[str, Reject]]:
     """Return QID → English label, description and article, for every (row id, QID), and row id → Reject on failure."""
-    return _look_up_parsed_descriptions_by_qid(work, row_qid_pairs, parse_item_description)
+    return _describe_and_parse_items_by_qid(work, row_qid_pairs, parse_item_description)
 
 
 def look_up_item_names_by_qid(
     work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, str | None], dict[str, Reject]]:
     """Return QID → English label or None, by the same calls as `look_up_item_descriptions_by_qid`, and row id → Reject on failure."""
-    return _look_up_parsed_descriptions_by_qid(work, row_qid_pairs, lambda body: parse_item_description(body).label)
+    return _describe_and_parse_items_by_qid(work, row_qid_pairs, lambda body: parse_item_description(body).label)
 
 
 def look_up_aliases_by_qid(
@@ -64,7 +64,7 @@ def look_up_item_candidates_by_name(
     return work.call_and_parse(service, calls, parse_item_candidates)
 
 
-def _look_up_parsed_descriptions_by_qid(
+def _describe_and_parse_items_by_qid(
     work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]], parse_description: Callable[[Any], V]
 ) -> tuple[dict[str, V], dict[str, Reject]]:
     service = work.run.services.wikidata

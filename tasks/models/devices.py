@@ -57,7 +57,7 @@ def count_workers(device: str, threads: int | None) -> int:
     return 1 if device == "cuda" else threads or len(os.sched_getaffinity(0))
 
 
-def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
+def choose_compute_type_by_weights(path: Path, wanted: ComputeType | None) -> ComputeType:
     """Return a model's number format: the one requested, else int8 if its weights are int8, else float32.
 
     UsageError if int8 is requested for other weights: CTranslate2 would use 8 bits, which overflow on some CPUs.

@@ -220,7 +220,7 @@ def get_embedder_digest(name_or_path: str | Path, home_folder: Path) -> str:
     return load_manifest_and_check_sizes(folder, "embedder").digest
 
 
-def choose_default_embedder(home_folder: Path) -> str:
+def choose_minilm_or_ngram_embedder(home_folder: Path) -> str:
     """Return the name of the embedded world's embedder: all-MiniLM-L6-v2 if available, else `char-ngrams-1`."""
     is_converted = PACKAGED_EMBEDDER in list_model_names(get_models_folder(home_folder))
     return PACKAGED_EMBEDDER if is_converted or _find_packaged_checkpoint() else CHAR_NGRAMS

@@ -37,7 +37,7 @@ from factmill.tasks.core.service_settings import ComputeType
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.devices import (
     Device,
-    choose_compute_type,
+    choose_compute_type_by_weights,
     choose_ctranslate2_device,
     count_workers,
     format_compute_type_and_device,
@@ -151,7 +151,7 @@ class LanguageModel:
         self._cut = load_text_tokenizer(path / self.settings.tokenizer).tokenise_text
         vocabulary: list[str] = json.loads((path / VOCABULARY_FILE).read_text("utf-8"))
         self._numbers = {token: number for number, token in enumerate(vocabulary)}
-        self.device, numbers = choose_ctranslate2_device(device), choose_compute_type(path, compute_type)
+        self.device, numbers = choose_ctranslate2_device(device), choose_compute_type_by_weights(path, compute_type)
         self.batching = choose_batching(batching, self.device, numbers)
         self.identity = _format_language_model_identity(manifest, numbers, self.device)
         self._workers = count_workers(self.device, threads)
@@ -234,7 +234,7 @@ def get_language_model_identity(
     """Return a language model's identity (`LanguageModel.identity`) without opening it."""
     path = resolve_language_model_folder(name_or_path, home_folder)
     manifest = load_manifest_and_check_sizes(path, "perplexity")
-    numbers, computed_on = choose_compute_type(path, compute_type), resolve_identity_device(device)
+    numbers, computed_on = choose_compute_type_by_weights(path, compute_type), resolve_identity_device(device)
     return _format_language_model_identity(manifest, numbers, computed_on)
 
 

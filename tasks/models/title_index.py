@@ -101,7 +101,7 @@ def _load_mapped_array(path: Path) -> npt.NDArray[Any]:
         raise OutputError(f"{path}: is damaged ({error}); remove its folder to build it again") from error
 
 
-def iterate_titles(path: Path) -> Iterator[str]:
+def iterate_dump_titles(path: Path) -> Iterator[str]:
     """Yield the titles of a file, with spaces for underscores and without empty lines.
 
     The file has one title a line, plain or gzipped, as in the dumps of all titles. Their header is skipped; of lines
@@ -142,7 +142,7 @@ def _write_titles_and_offsets(source: Path, sha256: str, folder: Path) -> None:
     # an array takes eight bytes a title, a list of ints some thirty
     starts = array("q", [0])
     with (folder / "titles.txt").open("wb") as file:
-        for title in iterate_titles(source):
+        for title in iterate_dump_titles(source):
             starts.append(starts[-1] + file.write(f"{title}\n".encode()))
         os.fsync(file.fileno())
     if len(starts) == 1:

@@ -39,7 +39,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.models.devices import (
     Device,
     MatmulInstructions,
-    choose_compute_type,
+    choose_compute_type_by_weights,
     choose_ctranslate2_device,
     count_workers,
     find_amd_onednn_matmul_instructions,
@@ -329,7 +329,7 @@ class Translator:
         self.decoding = decoding or BeamSearchOptions()
         self.no_repeat_ngram = self.decoding.no_repeat_ngram
         positions, made_with = self.settings.max_tokens, manifest.made_with
-        numbers = choose_compute_type(path, compute_type)
+        numbers = choose_compute_type_by_weights(path, compute_type)
         self.search = TokenLevelTranslationModel(
             path, device, numbers, threads, batching, self.decoding, positions, made_with
         )
@@ -451,7 +451,7 @@ def get_translator_identity(
     """Return a translator's identity (`Translator.identity`) without opening it."""
     path = resolve_translator_folder(name_or_path, home_folder)
     manifest = load_manifest_and_check_sizes(path, "translator")
-    numbers, computed_on = choose_compute_type(path, compute_type), resolve_identity_device(device)
+    numbers, computed_on = choose_compute_type_by_weights(path, compute_type), resolve_identity_device(device)
     return _format_translator_identity(manifest, numbers, computed_on, decoding or BeamSearchOptions())
 
 

@@ -16,12 +16,12 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.entity_linking import (
     EntityLinkingResult,
     make_entity_and_relation_linking_call,
-    make_same_as_call,
+    make_same_wikidata_items_call,
     parse_entity_linking_result,
     parse_same_as_item,
 )
 from factmill.tasks.core.calls.wikidata import make_resolve_item_redirect_call
-from factmill.tasks.core.calls.wikipedia import make_resolve_title_call, parse_resolved_title
+from factmill.tasks.core.calls.wikipedia import make_resolve_title_call, parse_resolve_title_body
 from factmill.tasks.core.rows import Reject, RowOutcome
 from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.multihal.core.linking import (
@@ -192,7 +192,7 @@ def _map_dbpedia_to_wikidata(
 ) -> dict[str, str]:
     """Return DBpedia resource → QID; add resources without one to `missed`, with the cause."""
     service = work.run.services.dbpedia
-    calls = {uri: make_same_as_call(service.identity, uri) for _, uri in resources}
+    calls = {uri: make_same_wikidata_items_call(service.identity, uri) for _, uri in resources}
     records = work.get_call_records(service, ((row_id, calls[uri]) for row_id, uri in resources))
     same: dict[str, str] = {}
     for row_id, uri in dict.fromkeys(resources):
@@ -219,7 +219,7 @@ def _link_context_articles(
             missed.add_cause(row_id, f"{address}: not an article of the English Wikipedia")
             continue
         reply = records[calls[title].key].reply()
-        page = parse_resolved_title(reply.body) if reply.status == "ok" else None
+        page = parse_resolve_title_body(reply.body) if reply.status == "ok" else None
         if page is None:
             missed.add_cause(row_id, f"{address}: {reply.error}", reply.transient)
         elif page.missing:

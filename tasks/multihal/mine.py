@@ -12,14 +12,14 @@ from factmill.tasks.assets import load_property_numbers
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.core.wikidata_paths import PathSearchOptions, make_entity_id_lists_of_paths
+from factmill.tasks.core.wikidata_paths import PathSearchOptions, make_start_to_end_id_lists
 from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.lookups.labels import look_up_labels_by_entity_id
 from factmill.tasks.multihal.core.linking import PathTarget, SubjectTargetPair, make_subject_target_pairs
 from factmill.tasks.multihal.core.path_selection import (
     iterate_ids_to_label,
     list_path_labels,
-    list_path_parts_without_words_or_value,
+    list_path_parts_not_words_number_or_date,
 )
 from factmill.tasks.multihal.core.rows import (
     DroppedPath,
@@ -30,7 +30,7 @@ from factmill.tasks.multihal.core.rows import (
     make_dropped_path,
 )
 from factmill.tasks.multihal.params import MultiHalInputs
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 ANSWER_TYPE_PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
 """Answer type → name of the list of properties whose values count (Appendix D)."""
@@ -87,19 +87,19 @@ def _mine_paths_of_answer_type(
     if answer_type == "other":
         objects = np.array([target for _, _, target in pairs], np.int64)
         result = finder.find_item_paths(subjects, objects, options)
-        id_lists = make_entity_id_lists_of_paths(result.paths, subjects, objects)
+        id_lists = make_start_to_end_id_lists(result.paths, subjects, objects)
     else:
         # all answers of one type are values of one type
-        values = cast(list[PartialDate] | list[NumberWithUnit], [target for _, _, target in pairs])
+        values = cast(list[PartialDate] | list[WantedNumberWithUnit], [target for _, _, target in pairs])
         properties = load_property_numbers(ANSWER_TYPE_PROPERTY_LISTS[answer_type])
         result = finder.find_literal_paths(subjects, values, properties, options)
-        id_lists = make_entity_id_lists_of_paths(result.paths, subjects)
+        id_lists = make_start_to_end_id_lists(result.paths, subjects)
     for line, ids in zip(result.paths.to_pylist(), id_lists.to_pylist(), strict=True):
         row_id, subject, target = pairs[line["pair"]]
         found[row_id].append(
             WikidataPath(
                 subject=f"Q{subject}",
-                object=_format_target(target),
+                object=_format_path_object(target),
                 hops=line["hops"],
                 backward=bool(line.get("backward")),
                 ids=ids,
@@ -113,7 +113,7 @@ def _mine_paths_of_answer_type(
         totals[pairs[line["pair"]][0]] += line["total"]
     for pair, problem in result.failures.items():
         row_id, subject, target = pairs[pair]
-        failed.pairs.append((row_id, f"Q{subject}", _format_target(target), problem))
+        failed.pairs.append((row_id, f"Q{subject}", _format_path_object(target), problem))
 
 
 def _make_mining_outcome(
@@ -132,7 +132,7 @@ def _make_call_sender(
     """Return a function that sends calls through the call cache, on behalf of the rows whose pairs they concern."""
     rows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row_id, subject, target in pairs:
-        rows[f"Q{subject}", _format_target(target)].append(row_id)
+        rows[f"Q{subject}", _format_path_object(target)].append(row_id)
     service = work.run.services.wikidata
 
     def ask(calls: Sequence[Call]) -> list[CallResponse]:
@@ -148,8 +148,8 @@ def _make_call_sender(
     return ask
 
 
-def _format_target(target: PathTarget) -> str:
-    if isinstance(target, NumberWithUnit):
+def _format_path_object(target: PathTarget) -> str:
+    if isinstance(target, WantedNumberWithUnit):
         return target.number
     return f"Q{target}" if isinstance(target, int) else str(target)
 
@@ -178,7 +178,7 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
             reason: PathDropReason
             if missing := [each for each in iterate_ids_to_label(path) if each not in labels]:
                 reason, detail = "part_without_label", ", ".join(missing)
-            elif wordless := list_path_parts_without_words_or_value(path, labels):
+            elif wordless := list_path_parts_not_words_number_or_date(path, labels):
                 reason, detail = "part_in_no_words", ", ".join(wordless)
             elif (path_labels := list_path_labels(path, labels))[0] == path_labels[-1] and not keeps_alike:
                 # a film and the country it is named after, or the novel it is based on

@@ -21,7 +21,7 @@ from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.multihal.sources.foundations import DEFAN_RANK_DOMAIN, FOUNDATIONS
 from factmill.tasks.multihal.sources.user_questions import read_user_questions
 from factmill.tasks.storage.user_tables import USER_TABLE_UNIT
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit
+from factmill.tasks.text.values.wikidata_literals import WantedNumberWithUnit
 
 DUPLICATE_COSINE = 0.99
 """Cosine above which two questions are duplicates (§2.1)."""
@@ -79,8 +79,8 @@ def _make_typed_question(row: FoundationQuestion, refusals: frozenset[str]) -> R
     value = settled.value
     if value is None and settled.answer_type != "other":
         return Reject(row.id, "unknown_unit", f"{row.output}: the unit is not in data/lists/units.csv")
-    unit = f"Q{value.unit}" if isinstance(value, NumberWithUnit) and value.unit else None
-    looked_for = value.number if isinstance(value, NumberWithUnit) else value and str(value)
+    unit = f"Q{value.unit}" if isinstance(value, WantedNumberWithUnit) and value.unit else None
+    looked_for = value.number if isinstance(value, WantedNumberWithUnit) else value and str(value)
     # merged rows may contribute refusals
     others = [answer for answer in row.optional_output if not is_refusal(answer, refusals)]
     typed = row.replace(answer_type=settled.answer_type, optional_output=others)

@@ -21,7 +21,7 @@ from factmill.tasks.core.publishing.release_spec import (
     BenchmarkReleaseSpec,
     DatasetConfigSpec,
     ParentRowLink,
-    SourcePage,
+    SourceArticleRevision,
     get_wikipedia_url_or_embedded_marker,
 )
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, NO_LICENCE_STATED, column_docs
@@ -29,7 +29,7 @@ from factmill.tasks.diff.core.changes import BuildDiff
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BuildFormatTooOld, UsageError
 from factmill.tasks.release.attachments import (
-    iterate_redacted_review_items,
+    iterate_review_items_blank_if_held_out,
     load_build_prompts,
     load_build_rejects_evaluations_and_audit,
 )
@@ -124,7 +124,7 @@ def verify_and_assemble_release(
         },
         prompts=tuple(load_build_prompts(build)),
         examples=_sample_example_rows_of_first_split(configs),
-        decisions=tuple(iterate_redacted_review_items(shown, benchmark, held_out)),
+        decisions=tuple(iterate_review_items_blank_if_held_out(shown, benchmark, held_out)),
         rejects=rejects,
         judge_cards=attachments.judge_cards,
         audit=attachments.audit,
@@ -176,7 +176,7 @@ def check_exclusions_and_licences(
                 else f"Licence {licence.id} of {where}: "
             )
             + licence.refusal_reason
-            + _format_licence_restatement(licence.id, build, benchmark)
+            + _format_advice_to_restate_licence(licence.id, build, benchmark)
         )
     if lines:
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
@@ -192,7 +192,7 @@ def check_exclusions_and_licences(
         raise UsageError(f"{build.build_id}: no row is left to release; exclude fewer sources and licences (--without)")
 
 
-def _format_licence_restatement(licence_id: str, build: BuildRecord, benchmark: Benchmark) -> str:
+def _format_advice_to_restate_licence(licence_id: str, build: BuildRecord, benchmark: Benchmark) -> str:
     """Return how to state the licence of an own source that has none, or one in other words than SPDX's; else nothing."""
     if licence_id == NO_LICENCE_STATED and build.origin.get("flow", {}).get("source"):
         command = format_build_command(["build", benchmark.name], benchmark.params, build)
@@ -257,7 +257,7 @@ def _make_configs(
         )
 
 
-def _count_rows_by_page(table: pa.Table, spec: BenchmarkReleaseSpec, wiki: str) -> dict[SourcePage, int]:
+def _count_rows_by_page(table: pa.Table, spec: BenchmarkReleaseSpec, wiki: str) -> dict[SourceArticleRevision, int]:
     """Return page → number of rows that carry its text or facts, sorted by title."""
     counted = Counter(page for row in table.to_pylist() for page in {*spec.list_pages(row, wiki)})
     return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))

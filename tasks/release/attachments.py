@@ -104,7 +104,7 @@ def load_build_prompts(build: BuildRecord) -> Iterator[BuildPrompt]:
         yield BuildPrompt(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)
 
 
-def iterate_redacted_review_items(
+def iterate_review_items_blank_if_held_out(
     tables: Mapping[str, pa.Table], benchmark: Benchmark, held_out: Collection[str]
 ) -> Iterator[ReviewItem]:
     """Yield the items of the review queue; without texts if these would reveal held-out answers."""

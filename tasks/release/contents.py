@@ -10,7 +10,7 @@ from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.audits import AuditCriterionResult
 from factmill.tasks.core.publishing.release_index import ReleasedTable
-from factmill.tasks.core.publishing.release_spec import BenchmarkReleaseSpec, SourcePage
+from factmill.tasks.core.publishing.release_spec import BenchmarkReleaseSpec, SourceArticleRevision
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.release.core.authorship import Author
@@ -134,7 +134,7 @@ class Release:
     sources: tuple[SourceRowCount, ...]
     licences: tuple[Licence, ...]
     """Licences of the complete release."""
-    pages: Mapping[SourcePage, int]
+    pages: Mapping[SourceArticleRevision, int]
     """Page → number of rows that carry its text or facts, sorted by title."""
     pages_licence: Licence
     """Licence of these pages' texts."""

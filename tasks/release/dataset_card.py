@@ -29,7 +29,7 @@ from factmill.tasks.reports.formatting import (
     render_markdown_template,
     shorten_line,
 )
-from factmill.tasks.reports.page_frame import format_bibtex, format_build_command, format_prompts_folder_name
+from factmill.tasks.reports.page_frame import format_bibtex, format_build_command, format_own_prompts_folder_name
 
 _MAX_EXAMPLE_CHARACTERS = 600
 """Maximum characters of a text in an example row."""
@@ -62,14 +62,14 @@ def _render_card_body(release: Release) -> str:
         parquet=parquet,
         read=max((each.rows for each in release.audit), default=0),
         united=sum(stage.get("merged", 0) for stage in release.stages),
-        ends=list_lowest_headline_metrics_by_model(release),
+        ends=list_headline_metrics_lowest_first(release),
         built_in="; ".join(
             f"{model}: {description.partition(':')[0]}"
             for model, description in BUILT_IN_MODELS.items()
             if model in shown
         ),
         alike=group_configs_by_table(release.configs),
-        title_of_rows=_format_main_table_title(release),
+        title_of_rows=_format_published_rows_title(release),
         only={config.name: _format_notes_on_splits_with_column(config) for config in release.configs},
         labels=forms.card.part_labels(),
         own_world=EMBEDDED_WORLD_SOURCE,
@@ -77,7 +77,7 @@ def _render_card_body(release: Release) -> str:
         rebuild_command=format_build_command(
             ["build", release.benchmark.name], release.benchmark.params, release.build
         ),
-        prompts_folder=format_prompts_folder_name(release.build),
+        prompts_folder=format_own_prompts_folder_name(release.build),
         own_example=next(iter(release.build.own_prompts), ""),
         judge=release.build.lock["models"].get("judge", ""),
         models=sorted(release.build.lock["models"].items()),
@@ -128,7 +128,7 @@ def group_configs_by_table(configs: Sequence[ReleaseDatasetConfig]) -> list[tupl
     return list(groups.values())
 
 
-def list_lowest_headline_metrics_by_model(release: Release) -> list[tuple[str, float, int]]:
+def list_headline_metrics_lowest_first(release: Release) -> list[tuple[str, float, int]]:
     """Return the models' values of the headline metric, lowest first: model (with setting if several), value, scored items.
 
     Of several evaluations of a model, the one with the most scored items counts, of these the newest.
@@ -172,7 +172,7 @@ def _format_measured_builds(release: Release) -> str:
     return f"a build with the same rows ({', '.join(sorted(others))})" if others else "this build"
 
 
-def _format_main_table_title(release: Release) -> str:
+def _format_published_rows_title(release: Release) -> str:
     names, first = group_configs_by_table(release.configs)[0]
     return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
 

@@ -12,14 +12,14 @@ from factmill.tasks.diff.core.changelog import render_changelog
 from factmill.tasks.diff.core.changes import (
     CAUSE_KIND_MEANINGS,
     ROW_CHANGE_KINDS,
+    BenchmarkRowLabels,
     BuildDiff,
     ChangeCause,
     ColumnValueChange,
     ComparedBuild,
     InputChange,
     RowChange,
-    RowDisplay,
-    RowDrop,
+    RowDropInOneBuild,
     count_unexplained_rows,
     excerpt_change_keeping_line_breaks,
     format_change_in_lines,
@@ -43,7 +43,7 @@ from factmill.tasks.reports.page_frame import (
     format_bibtex,
     pack_rows_for_page_search,
 )
-from factmill.tasks.reports.rendering import list_filters, load_filter_script_variables, render_html_template
+from factmill.tasks.reports.rendering import list_filters, load_filter_script_and_its_digest, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
 _MAX_DIFF_ROWS = 2000
@@ -156,11 +156,11 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
         else None
     )
     return render_html_template(
-        "changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows, trail=trail
+        "changes.html", **load_filter_script_and_its_digest(), page=page, all_rows=all_rows, trail=trail
     )
 
 
-def _pack_changed_rows_for_search(rows: Sequence[RowChange], display: RowDisplay) -> SearchablePageRows:
+def _pack_changed_rows_for_search(rows: Sequence[RowChange], display: BenchmarkRowLabels) -> SearchablePageRows:
     """Return changed rows for the page's search, with the values before and after of all their columns in a line each."""
     names = list(dict.fromkeys(name for row in rows for name in row.shown if name != "id"))
 
@@ -248,7 +248,7 @@ def _format_build_id(build: ComparedBuild) -> Markup:
     return Markup('<span class="id">{}</span>').format(build.build_id)
 
 
-def _make_input_change_page_entry(change: InputChange, display: RowDisplay) -> dict[str, Any]:
+def _make_input_change_page_entry(change: InputChange, display: BenchmarkRowLabels) -> dict[str, Any]:
     """Return an input for the template; of a mapping only the entries that differ."""
     before, after = change.before, change.after
     label = _format_cause_label(change.cause)
@@ -280,7 +280,7 @@ def _list_cause_page_entries(row: RowChange, inputs: Collection[ChangeCause]) ->
     ]
 
 
-def _make_changed_row_page_entry(row: RowChange, display: RowDisplay) -> dict[str, Any]:
+def _make_changed_row_page_entry(row: RowChange, display: BenchmarkRowLabels) -> dict[str, Any]:
     """Return a row for the template, without its causes."""
     columns = [
         _ChangedCell(
@@ -315,27 +315,27 @@ def _make_changed_row_page_entry(row: RowChange, display: RowDisplay) -> dict[st
     }
 
 
-def _get_drop_detail_without_reason(fate: RowDrop) -> str:
+def _get_drop_detail_without_reason(fate: RowDropInOneBuild) -> str:
     """Return a reject's detail without its reason, which some details repeat."""
     return fate.detail.removeprefix(f"{fate.reason}: ")
 
 
-def _format_column_name(display: RowDisplay, name: str, table: str = "") -> str:
+def _format_column_name(display: BenchmarkRowLabels, name: str, table: str = "") -> str:
     heading = display.headings.get(name) or format_snake_case_as_words(name)
     return f"{heading} ({format_snake_case_as_words(table)})" if table else heading
 
 
-def _format_display_value(display: RowDisplay, name: str, value: Any) -> str:
+def _format_display_value(display: BenchmarkRowLabels, name: str, value: Any) -> str:
     return format_column_value_without_ids(value, " → " if name in display.ordered_lists else " · ")
 
 
-def _format_display_change(display: RowDisplay, change: ColumnValueChange) -> tuple[Any, Any]:
+def _format_display_change(display: BenchmarkRowLabels, change: ColumnValueChange) -> tuple[Any, Any]:
     """Return both values as `show` has them; as they are where that shows no difference, or not the column."""
     old, new = (_format_display_value(display, change.name, each) or None for each in (change.before, change.after))
     return (old, new) if change.name in display.headings and old != new else (change.before, change.after)
 
 
-def _list_change_filter_values(row: RowChange, display: RowDisplay) -> dict[str, list[str]]:
+def _list_change_filter_values(row: RowChange, display: BenchmarkRowLabels) -> dict[str, list[str]]:
     """Return filter → values by which the page finds a row."""
     return {
         "kind": [row.kind],

@@ -357,7 +357,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, published: LoadedEv
     reported = {
         "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if is_built_in_model(published) else ""),
         "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
-        "Judge": _describe_judge(published),
+        "Judge": _describe_judge_with_card(published),
         "Own prompts": format_prompt_digests(record.own_prompt_digests),
         "Measured on": f"{facts['measured']}"
         + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else "")
@@ -415,7 +415,7 @@ def is_built_in_model(published: LoadedEvaluation) -> bool:
     )
 
 
-def _describe_judge(published: LoadedEvaluation) -> str:
+def _describe_judge_with_card(published: LoadedEvaluation) -> str:
     judge = published.record.report["facts"]["judge"]
     if not judge:
         return "none: a program scores the answers"

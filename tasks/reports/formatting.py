@@ -135,7 +135,7 @@ def _mark_command_words_in_html(text: str) -> Markup:
     return Markup("").join(coded)
 
 
-def _mark_command_words_in_markdown(text: str) -> Markup:
+def _format_commands_as_markdown_code(text: str) -> Markup:
     parts = _split_command_words(text)
     return Markup(
         "".join(
@@ -265,7 +265,7 @@ def markdown_environment() -> Environment:
     made = _make_environment(autoescape=False, finalize=escape_markdown_value)
     made.filters.update(
         code=format_markdown_inline_code,
-        command_words=_mark_command_words_in_markdown,
+        command_words=_format_commands_as_markdown_code,
         fence=format_markdown_code_block,
         markup=Markup,
     )

@@ -94,7 +94,7 @@ class PaperBestModelAndAllOursInGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingResults:
+class SettingResultsByModel:
     """One setting of a benchmark."""
 
     setting: str
@@ -119,7 +119,7 @@ class BenchmarkCardPart:
     not_ranked: str
     """Why models are not ranked by the metric; empty: they are, or there is one model."""
     metric: str
-    rows: tuple[SettingResults, ...]
+    rows: tuple[SettingResultsByModel, ...]
     """The first one appears in the overview."""
     best_by_group: tuple[PaperBestModelAndAllOursInGroup, ...]
     """The paper's best models by group, if it states the metric only by group."""
@@ -186,19 +186,19 @@ def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluationOf
     often = Counter(warning for report in outlines if report for warning in report.warnings)
     common = [warning for warning, times in often.items() if times > 1]
     parts = tuple(_make_card_part(each, report, common) for each, report in zip(taken, outlines, strict=True))
-    first = " ".join([*_warn_of_scripted_rows(taken), *_warn_of_low_score_coverage_on_card(outlines)])
+    first = " ".join([*_warn_of_scripted_builds(taken), *_warn_of_low_score_coverage_on_card(outlines)])
     return ModelCard(
         title=f"{', '.join(named)}: measured on {sum(1 for part in parts if part.rows)} of {len(parts)} benchmarks",
         models=named,
         warnings=tuple(filter(None, [first, *common])),
         parts=parts,
         figures=tuple(_make_main_metric_figure_per_benchmark(named, parts)),
-        key_figures=tuple(_make_card_key_figures(parts)),
+        key_figures=tuple(_make_card_coverage_key_figures(parts)),
         reference=_make_card_reference(named, taken),
     )
 
 
-def _make_card_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFigure]:
+def _make_card_coverage_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFigure]:
     """Yield the figures at the top: benchmarks, items with a score, judges."""
     metrics = [cell.metric for part in parts for row in part.rows for cell in row.cells.values()]
     missing = sum(len(part.missing) for part in parts)
@@ -277,7 +277,7 @@ def _make_card_part(
 
 def _list_setting_results(
     evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBestModelAndAllOursInGroup]
-) -> Iterator[SettingResults]:
+) -> Iterator[SettingResultsByModel]:
     """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
     order = order_settings(evaluation)
@@ -285,7 +285,7 @@ def _list_setting_results(
     for setting in settings:
         ranking = rankings.get(setting)
         ranks = {each.model: each.ranks for each in ranking.placed} if ranking else {}
-        yield SettingResults(
+        yield SettingResultsByModel(
             setting=setting,
             description=evaluation.settings.get(setting, ""),
             cells={
@@ -314,7 +314,7 @@ def _list_paper_bests_by_setting_and_group(
             yield PaperBestModelAndAllOursInGroup(row.setting, group, model, row.paper[model], row.ours)
 
 
-def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluationOfEachModel]) -> Iterator[str]:
+def _warn_of_scripted_builds(taken: Sequence[BenchmarkEvaluationOfEachModel]) -> Iterator[str]:
     measured = (each.measured for one in taken for each in one.evaluated)
     builds = dict.fromkeys(build.build_id for build in measured if build is not None and is_scripted(build.lock))
     if builds:

@@ -106,7 +106,7 @@ def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> CitationAn
         ),
         "The first command rebuilds it from recorded calls alone and compares every table byte for byte; the second asks "
         f"everything again. Build {build.build_id}, manifest SHA-256 {build.lock_digest[:16]}…, published tables SHA-256 "
-        f"{build.content_digest[:16]}….{describe_prompts_folder_contents([build])}",
+        f"{build.content_digest[:16]}….{describe_own_prompts_folder([build])}",
         (f"factmill verify {build.build_id}", format_build_command(["build", benchmark.name], benchmark.params, build)),
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def make_evaluations_reference(
     return CitationAndCommands(
         format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
         "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page."
-        f"{describe_prompts_folder_contents(records)}",
+        f"{describe_own_prompts_folder(records)}",
         tuple(commands),
     )
 
@@ -153,10 +153,10 @@ def format_build_command(words: Sequence[str], params: type[BaseModel], build: B
             said += [word for each in several for word in (option, (is_path and Path(each).name) or each)]
     for option, path in (("--world", build.origin.get("world")), ("--graph", build.origin.get("graph"))):
         said += [option, Path(path).name] if path and path != "embedded" else []
-    return shlex.join([*said, *(["--prompts", format_prompts_folder_name(build)] if build.own_prompts else [])])
+    return shlex.join([*said, *(["--prompts", format_own_prompts_folder_name(build)] if build.own_prompts else [])])
 
 
-def format_prompts_folder_name(build: BuildRecord) -> str:
+def format_own_prompts_folder_name(build: BuildRecord) -> str:
     """Return the name, without its path, of the folder of a build's own prompts, as `NAME/`; `my-prompts/` if it is not
     recorded."""
     files: Mapping[str, str] = build.origin.get("prompt_files") or {}
@@ -164,11 +164,11 @@ def format_prompts_folder_name(build: BuildRecord) -> str:
     return f"{next(folders, '') or 'my-prompts'}/"
 
 
-def describe_prompts_folder_contents(builds: Iterable[BuildRecord]) -> str:
+def describe_own_prompts_folder(builds: Iterable[BuildRecord]) -> str:
     """Return a sentence on what the folder that commands give as `--prompts` holds; empty without own prompts."""
     for build in builds:
         if build.own_prompts:
-            folder = format_prompts_folder_name(build)
+            folder = format_own_prompts_folder_name(build)
             return f" {folder} holds the own prompts above, such as {folder}{next(iter(build.own_prompts))}.md."
     return ""
 

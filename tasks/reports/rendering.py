@@ -67,7 +67,7 @@ def render_report_html(report: EvaluationReport, trail: Sequence[tuple[str, str]
     drawn = [draw_figure_with_legend(figure) for figure in report.figures]
     return render_html_template(
         "page.html",
-        **load_filter_script_variables(),
+        **load_filter_script_and_its_digest(),
         report=report,
         drawn=drawn,
         filters=[
@@ -84,7 +84,7 @@ def render_report_html(report: EvaluationReport, trail: Sequence[tuple[str, str]
     )
 
 
-def load_filter_script_variables() -> dict[str, Any]:
+def load_filter_script_and_its_digest() -> dict[str, Any]:
     """Return template variables: the script that filters a page's items, and its digest for the page's policy."""
     script = load_template_text("browse.js")
     return {"script": Markup(script), "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}
@@ -180,7 +180,7 @@ def format_figure_value(figure: ReportFigure, value: float | None) -> str:
     return format_number(value) if value is None or not figure.is_of_counts else f"{value:,.0f}"
 
 
-def format_series_point(figure: ReportFigure, series: FigureSeries, x: float | str) -> str:
+def format_series_value_at(figure: ReportFigure, series: FigureSeries, x: float | str) -> str:
     """Format a series' value at x with its interval; a dash if there is none."""
     if x not in series.x:
         return "–"
@@ -221,7 +221,7 @@ def _register_report_jinja_helpers(made: Environment) -> None:
     made.filters.update(_TEMPLATE_FILTERS, filter_values=format_filter_values_as_json)
     made.globals.update(
         list_values=list_x_values,
-        format_series_point=format_series_point,
+        format_series_value_at=format_series_value_at,
         format_figure_value=format_figure_value,
         paper_tables=group_comparison_rows_by_paper_models,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",

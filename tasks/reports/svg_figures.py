@@ -114,7 +114,7 @@ def get_series_colour_variable(figure: ReportFigure, at: int) -> str:
     return f"o{round(at * (ORDERED_COLOUR_COUNT - 1) / max(1, ordered - 1))}"
 
 
-def _get_placeholder_colour(figure: ReportFigure, at: int) -> str:
+def _get_series_placeholder_colour(figure: ReportFigure, at: int) -> str:
     name = get_series_colour_variable(figure, at)
     return _PLACEHOLDERS[name[0]][int(name[1])]
 
@@ -145,23 +145,23 @@ def list_x_category_names(figure: ReportFigure) -> list[str]:
 def _compute_figure_height(figure: ReportFigure) -> float:
     if figure.kind in ("lines", "scatter"):
         return 3.2
-    return 0.8 + _get_category_bars_height_inches(figure) * sum(_list_category_heights_in_slots(figure))
+    return 0.8 + _get_height_inches_per_category(figure) * sum(_compute_slots_per_category_name(figure))
 
 
-def _get_category_bars_height_inches(figure: ReportFigure) -> float:
+def _get_height_inches_per_category(figure: ReportFigure) -> float:
     """Return the height in inches of a name's bars with the space around them."""
     return 0.12 + 0.13 * max(1, len(figure.series)) if figure.kind == "bars" else 0.3
 
 
-def _list_category_heights_in_slots(figure: ReportFigure) -> list[float]:
+def _compute_slots_per_category_name(figure: ReportFigure) -> list[float]:
     """Return the height of each name on the axis in slots: one, or more if the lines of the name need more."""
     lines = (_wrap_axis_name(name).count("\n") + 1 for name in list_x_category_names(figure))
-    return [max(1.0, (0.08 + 0.16 * count) / _get_category_bars_height_inches(figure)) for count in lines]
+    return [max(1.0, (0.08 + 0.16 * count) / _get_height_inches_per_category(figure)) for count in lines]
 
 
-def _compute_category_positions(figure: ReportFigure) -> dict[str, float]:
+def _compute_bar_category_middles(figure: ReportFigure) -> dict[str, float]:
     """Return name → middle of its place on the axis."""
-    slots = _list_category_heights_in_slots(figure)
+    slots = _compute_slots_per_category_name(figure)
     ends = np.cumsum(slots) - 0.5
     return {
         name: float(end - slot / 2) for name, end, slot in zip(list_x_category_names(figure), ends, slots, strict=True)
@@ -172,7 +172,7 @@ _REFERENCE_LINE: dict[str, Any] = {"color": _INK, "linestyle": (0, (4, 3)), "lin
 
 
 def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
-    places = _compute_category_positions(figure)
+    places = _compute_bar_category_middles(figure)
     thick = 0.8 / max(1, len(figure.series))
     bars_per_name = Counter(x for series in figure.series for x, *_ in _iterate_points_with_values(series))
     drawn_per_name = Counter[float | str]()
@@ -185,7 +185,7 @@ def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
             )
             drawn_per_name[x] += 1
         values = [y for _, y, *_ in points]
-        bars = axes.barh(at, values, thick * 0.92, color=_get_placeholder_colour(figure, number))
+        bars = axes.barh(at, values, thick * 0.92, color=_get_series_placeholder_colour(figure, number))
         for bar, (x, *_) in zip(bars, points, strict=True):
             bar.set_alpha(_PAPER_ALPHA if str(x).endswith(PAPER_MODEL_SUFFIX) else 1.0)
         ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
@@ -195,14 +195,14 @@ def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
 
 
 def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
-    places = _compute_category_positions(figure)
+    places = _compute_bar_category_middles(figure)
     names = list(places)
     left = np.zeros(len(names))
     for number, series in enumerate(figure.series):
         values = np.zeros(len(names))
         for x, y, *_ in _iterate_points_with_values(series):
             values[names.index(escape_control_characters(str(x)))] = y
-        colour = _get_placeholder_colour(figure, number)
+        colour = _get_series_placeholder_colour(figure, number)
         axes.barh(list(places.values()), values, 0.7, left=left, color=colour, edgecolor=_PAPER, linewidth=0.8)
         left += values
     _format_bar_figure_axes(axes, figure, places)
@@ -210,7 +210,7 @@ def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
 
 def _format_bar_figure_axes(axes: Axes, figure: ReportFigure, places: Mapping[str, float]) -> None:
     axes.set_yticks(list(places.values()), [_wrap_axis_name(name) for name in places])
-    axes.set_ylim(max(0.5, sum(_list_category_heights_in_slots(figure)) - 0.5), -0.5)
+    axes.set_ylim(max(0.5, sum(_compute_slots_per_category_name(figure)) - 0.5), -0.5)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=escape_control_characters(figure.y_label), ylabel=escape_control_characters(figure.x_label))
@@ -231,7 +231,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
     named = any(isinstance(x, str) for series in figure.series for x in series.x)
     names = list_x_category_names(figure)
     for number, series in enumerate(figure.series):
-        colour, mark = _get_placeholder_colour(figure, number), MARKS[number % len(MARKS)]
+        colour, mark = _get_series_placeholder_colour(figure, number), MARKS[number % len(MARKS)]
         points = list(_iterate_points_with_values(series))
         at = [float(names.index(escape_control_characters(str(x)))) if named else float(x) for x, *_ in points]
         values = [y for _, y, *_ in points]
@@ -256,7 +256,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
 
 def _draw_scatter(axes: Axes, figure: ReportFigure) -> None:
     for number, series in enumerate(figure.series):
-        colour, mark = _get_placeholder_colour(figure, number), MARKS[number % len(MARKS)]
+        colour, mark = _get_series_placeholder_colour(figure, number), MARKS[number % len(MARKS)]
         for x, y, low, high in _iterate_points_with_values(series):
             at = float(x)
             axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7, clip_on=False)

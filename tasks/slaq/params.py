@@ -93,7 +93,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSo
     source_rows: int | None = None
     categories = tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories")
     if params.source:
-        categories, tables = read_user_topic_tables_and_categories(params)
+        categories, tables = check_topic_tables_and_list_categories(params)
         own, files, notes = tables.own, {USER_TABLE_UNIT: tables.files}, tables.notes
         source_rows = tables.row_count
     has_views = "views" in own.columns
@@ -118,7 +118,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSo
     )
 
 
-def read_user_topic_tables_and_categories(params: SlaqParams) -> tuple[tuple[str, ...], CheckedUserTables]:
+def check_topic_tables_and_list_categories(params: SlaqParams) -> tuple[tuple[str, ...], CheckedUserTables]:
     """Return the categories to read, and the tables of topics; UsageError for parameters about drawing pages, and for a
     category that the tables lack."""
     for name in ("candidates", "depth", "seed"):

@@ -19,7 +19,7 @@ from factmill.tasks.engine.batches import (
     open_batch,
 )
 from factmill.tasks.slaq.core.article_matching import make_question_check_word_lists
-from factmill.tasks.slaq.core.checks import check_generated_pairs, format_problems, replace_faulty_pairs
+from factmill.tasks.slaq.core.checks import check_generated_pairs, format_problems, restore_sound_pairs
 from factmill.tasks.slaq.core.pair_replies import (
     CHECK_LINES_FORM,
     FACT_TYPE_FORM,
@@ -27,8 +27,8 @@ from factmill.tasks.slaq.core.pair_replies import (
     PAIRS_PER_TOPIC,
     GeneratedQuestionAnswerPairs,
     read_fact_type,
+    read_fault_per_question_answer_pair,
     read_generated_question_answer_pairs,
-    read_question_answer_pair_verdicts,
 )
 from factmill.tasks.slaq.core.rows import CheckedTopic, QuestionedTopic, SlaqRow, TopicInPopularityHalf
 from factmill.tasks.slaq.core.topic_sampling import make_equal_views_tie_break_key
@@ -76,7 +76,7 @@ def write_questions(batch: StageBatch) -> BatchReceipt:
         problems = check_generated_pairs(generated, row.title, row.text, lists)
         if problems and row.id in firsts:
             # pairs that passed the first time replace those of the second attempt
-            mended = replace_faulty_pairs(*firsts[row.id], generated)
+            mended = restore_sound_pairs(*firsts[row.id], generated)
             if not check_generated_pairs(mended, row.title, row.text, lists):
                 return mended
         faulty = {problem.pair_number for problem in problems}
@@ -126,7 +126,7 @@ def check_questions(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     items: list[ReviewItem] = []
     for row, answer in work.prompt_model(
-        "judge", asked, CHECK_LINES_FORM, lambda _, texts: read_question_answer_pair_verdicts(texts[0])
+        "judge", asked, CHECK_LINES_FORM, lambda _, texts: read_fault_per_question_answer_pair(texts[0])
     ):
         if isinstance(answer.parsed, Reject):
             outcomes.append(answer.parsed)

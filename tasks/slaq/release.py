@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedBuildData,
+    PublishedFactsAndColumns,
     count_by_power_of_ten,
     count_values_commonest_first,
     make_bar_figure,
@@ -22,7 +22,7 @@ from factmill.tasks.core.publishing.release_spec import (
     DatasetConfigSpec,
     PaperCitation,
     PaperComparisons,
-    SourcePage,
+    SourceArticleRevision,
     format_wikipedia_name,
 )
 from factmill.tasks.core.review import ReviewItem
@@ -54,9 +54,9 @@ def publish_slaq(
     return build.publish({"slaq": rows, "slaq_categories": counts, "slaq_review": queue}, facts)
 
 
-def list_slaq_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]:
+def list_slaq_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourceArticleRevision]:
     """Yield the Wikipedia article that a topic's facts are from."""
-    yield SourcePage.from_wiki(wiki, row["Topic"], str(row["revid"]))
+    yield SourceArticleRevision.from_wiki(wiki, row["Topic"], str(row["revid"]))
 
 
 def compare_slaq_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
@@ -153,7 +153,7 @@ _FACT_TYPE_LABELS: Mapping[str, str] = {
 """Type of a fact (`FactType`) → label for readers."""
 
 
-def draw_slaq_distributions(build: PublishedBuildData) -> Iterator[ReportFigure]:
+def draw_slaq_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
     """Yield the distributions of a build: topics by category and page views, answers by fact type."""
     rows = build.load_columns(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
     columns = {name: rows[name].to_pylist() for name in rows.column_names}

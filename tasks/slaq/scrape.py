@@ -22,7 +22,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_revision_html_call,
     parse_category_members,
     parse_page_revision,
-    parse_resolved_title,
+    parse_resolve_title_body,
     parse_revision_html,
 )
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
@@ -75,7 +75,7 @@ def check_categories_exist_on_wiki(run: BuildRun, inputs: SlaqInputs) -> None:
     )
     pages = [make_resolve_title_call(wiki.identity, f"Category:{call.parts['category']}") for call in empty]
     unknown = send_calls_and_mark_resultless_for_retry(
-        run, wiki, pages, lambda body: not parse_resolved_title(body).missing
+        run, wiki, pages, lambda body: not parse_resolve_title_body(body).missing
     )
     if unknown:
         name = str(unknown[0].parts["title"]).removeprefix("Category:")
@@ -136,7 +136,7 @@ def read_user_topics(batch: StageBatch) -> BatchReceipt:
             (row_id, row_id, make_resolve_title_call(wiki.identity, topic.title))
             for row_id, (topic, _, _) in topics.items()
         ),
-        parse_resolved_title,
+        parse_resolve_title_body,
         "wikipedia_failed",
     )
     kept: dict[str, CategoryPage] = {}
@@ -248,7 +248,7 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
     wiki, at = work.run.services.wikipedia, work.inputs(SlaqInputs).epoch
     failed: dict[str, Reject] = {}
     by_title = ((row.id, row.id, make_resolve_title_call(wiki.identity, row.title)) for row in rows)
-    pages, failed_now = work.call_and_parse(wiki, by_title, parse_resolved_title, "wikipedia_failed")
+    pages, failed_now = work.call_and_parse(wiki, by_title, parse_resolve_title_body, "wikipedia_failed")
     for row_id, reject in failed_now.items():
         # an endless redirect has its own drop reason
         code, _, detail = reject.detail.partition(": ")
@@ -269,7 +269,7 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
         (
             failed.get(row.id)
             or refused.get(row.id)
-            or _make_topic_or_reject(work, row, revisions[row.id], texts.get(row.id))
+            or _make_topic_article_or_reject(work, row, revisions[row.id], texts.get(row.id))
             for row in rows
         ),
         TopicArticle,
@@ -290,7 +290,7 @@ def _make_missing_page_reject(row: CategoryPage) -> Reject:
     return Reject(row.id, "page_missing", f"{row.title}: the page no longer exists")
 
 
-def _make_topic_or_reject(
+def _make_topic_article_or_reject(
     work: BatchInProgress, row: CategoryPage, revision: PageRevision, page: RevisionHtmlContent | None
 ) -> RowOutcome:
     inputs = work.inputs(SlaqInputs)

@@ -119,7 +119,7 @@ def format_scripted_rows_use_restriction(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def write_stage_results(
+def write_stage_rejects_and_counts(
     db: duckdb.DuckDBPyConnection,
     run_id: str,
     position: int,
@@ -220,13 +220,13 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
 
     A note on the builds that `latest` passes over is printed among the lines of progress.
     """
-    build, note = resolve_build_and_choice_note(warehouse, name)
+    build, note = resolve_build_and_latest_choice_note(warehouse, name)
     if note:
         print_and_log(f"note: {note}")
     return build
 
 
-def resolve_build_and_choice_note(warehouse: Path, name: str) -> tuple[BuildRecord, str]:
+def resolve_build_and_latest_choice_note(warehouse: Path, name: str) -> tuple[BuildRecord, str]:
     """Return a build as `resolve_build`, and a note on the builds that `latest` passes over (empty: none)."""
     builds = list_builds(warehouse)
     note = ""
@@ -319,7 +319,7 @@ def check_latest_passes_over_no_user_source(warehouse: Path, name: str) -> None:
     """UsageError if `latest:BENCHMARK` passes over a newer build of a source of the user's own, which may be the one meant."""
     if not name.startswith(LATEST_PREFIX):
         return
-    chosen = resolve_build_and_choice_note(warehouse, name)[0]
+    chosen = resolve_build_and_latest_choice_note(warehouse, name)[0]
     for build in reversed(list_builds(warehouse)):
         if build.build_id == chosen.build_id:
             return

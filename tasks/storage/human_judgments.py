@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 from factmill.tasks.core.digests import canonical_json
-from factmill.tasks.core.evaluation.human_labels import HumanLabel, LabelItem
+from factmill.tasks.core.evaluation.human_labels import HumanLabel, ItemToLabel
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.measures.audits import AuditMarksOfRow
 from factmill.tasks.core.review import ReviewItem, ReviewPolicy, ReviewPolicyAndDecisions
@@ -85,23 +85,23 @@ def load_audit_verdicts_by_row_id(db: duckdb.DuckDBPyConnection, build_id: str) 
     return {row_id: AuditMarksOfRow(**row) for row_id, row in found.items()}
 
 
-_LABEL_ITEM_COLUMNS = tuple(LabelItem.model_fields)
+_LABEL_ITEM_COLUMNS = tuple(ItemToLabel.model_fields)
 
 
-def save_label_items(db: Connection, items: Iterable[LabelItem]) -> None:
+def save_label_items(db: Connection, items: Iterable[ItemToLabel]) -> None:
     """Store the drawn items; storing the same draw again changes nothing."""
     query = f"INSERT OR REPLACE INTO label_items ({', '.join(_LABEL_ITEM_COLUMNS)}) VALUES ({', '.join('?' for _ in _LABEL_ITEM_COLUMNS)})"
     for item in items:
         db.execute(query, [getattr(item, name) for name in _LABEL_ITEM_COLUMNS])
 
 
-def load_label_items(db: Connection, ids: Sequence[str]) -> dict[str, LabelItem]:
+def load_label_items(db: Connection, ids: Sequence[str]) -> dict[str, ItemToLabel]:
     """Return id → drawn item, for those that exist."""
     query = f"SELECT {', '.join(_LABEL_ITEM_COLUMNS)} FROM label_items WHERE id IN (SELECT unnest(?)) ORDER BY id"
-    return {row["id"]: LabelItem.model_validate(row) for row in query_rows(db, query, list(ids))}
+    return {row["id"]: ItemToLabel.model_validate(row) for row in query_rows(db, query, list(ids))}
 
 
-def list_draw_item_ids(db: Connection, draw: str) -> list[str]:
+def list_label_draw_item_ids(db: Connection, draw: str) -> list[str]:
     """Return the ids of the items of a draw."""
     return [item for (item,) in db.execute("SELECT id FROM label_items WHERE draw = ? ORDER BY id", [draw]).fetchall()]
 

@@ -77,7 +77,7 @@ class VerifiedRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class _FileState:
+class _FileStat:
     path: str
     """Path below the folder, with slashes."""
     size: int
@@ -149,7 +149,7 @@ def validate_and_conform_to_row_model(
     return table.cast(schema)
 
 
-def _list_files(folder: Path) -> Iterator[_FileState]:
+def _list_files(folder: Path) -> Iterator[_FileStat]:
     """Yield the files of a folder and its subfolders; SourceError for anything that is neither file nor folder."""
     waiting, count = [""], 0
     while waiting:
@@ -165,7 +165,7 @@ def _list_files(folder: Path) -> Iterator[_FileState]:
                 if stat.S_ISDIR(found.st_mode):
                     waiting.append(f"{path}/")
                 elif stat.S_ISREG(found.st_mode):
-                    yield _FileState(path, found.st_size, (found.st_ino, found.st_mtime_ns))
+                    yield _FileStat(path, found.st_size, (found.st_ino, found.st_mtime_ns))
                 elif stat.S_ISLNK(found.st_mode):
                     raise SourceError(
                         f"{folder / path}: a symbolic link; a release has only files and folders. Copy the folder with the targets of its "
@@ -176,7 +176,7 @@ def _list_files(folder: Path) -> Iterator[_FileState]:
 
 
 @lru_cache(maxsize=2)
-def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> VerifiedRelease:
+def _load_and_verify_release(folder: Path, found: tuple[_FileStat, ...]) -> VerifiedRelease:
     """Return the release made of these files of a folder; each file is opened once."""
     files = {file.path: file for file in found}
     for name in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE):
@@ -192,7 +192,7 @@ def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> Ver
     _check_index_matches_manifest(folder, index, lock_file, lock)
     _check_index_matches_files(folder, index, files, sums)
     tables = _read_tables(folder, index, contents)
-    content = _compute_and_check_content_digest(folder, index, set(tables))
+    content = _combine_and_check_table_digests(folder, index, set(tables))
     columns = [*REJECT_COLUMNS, CANARY_COLUMN]
     rejects = _read_parquet(folder / REJECTS_FILE, contents[REJECTS_FILE], columns).select(REJECT_COLUMNS)
     if any(kind != pa.string() for kind in rejects.schema.types):
@@ -213,7 +213,7 @@ def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> Ver
     return VerifiedRelease(folder, index, record, tables, rejects)
 
 
-def _read_and_hash(folder: Path, file: _FileState, keep: bool) -> tuple[bytes, str]:
+def _read_and_hash(folder: Path, file: _FileStat, keep: bool) -> tuple[bytes, str]:
     """Return a file's bytes (empty unless `keep`) and its SHA-256."""
     path = folder / file.path
     if file.path in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE) and file.size > _MAX_TEXT_BYTES:
@@ -270,7 +270,7 @@ def _is_plain_relative_path(path: str) -> bool:
 
 
 def _verify_all_and_read_main_files(
-    folder: Path, files: Mapping[str, _FileState], sums: Mapping[str, str]
+    folder: Path, files: Mapping[str, _FileStat], sums: Mapping[str, str]
 ) -> dict[str, bytes]:
     """Return the contents of index, manifest and Parquet files; SourceError unless exactly the listed files exist."""
     if missing := [path for path in sums if path not in files]:
@@ -385,7 +385,7 @@ def _check_index_matches_manifest(
 
 
 def _check_index_matches_files(
-    folder: Path, index: ReleaseContents, files: Mapping[str, _FileState], sums: Mapping[str, str]
+    folder: Path, index: ReleaseContents, files: Mapping[str, _FileStat], sums: Mapping[str, str]
 ) -> None:
     """Raise SourceError unless the index names each data file once, with its size and digest, and for each split one Parquet
     file and each column once."""
@@ -482,7 +482,7 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
         raise _make_altered_release_error(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
 
 
-def _compute_and_check_content_digest(folder: Path, index: ReleaseContents, table_names: Set[str]) -> str:
+def _combine_and_check_table_digests(folder: Path, index: ReleaseContents, table_names: Set[str]) -> str:
     """Return the content digest of a release, computed from the index; SourceError if it differs from the recorded one.
 
     `table_names`: names of the tables whose rows the release has.

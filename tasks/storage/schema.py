@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from pydantic import BaseModel
 
-from factmill.tasks.core.evaluation.human_labels import LabelItem
+from factmill.tasks.core.evaluation.human_labels import ItemToLabel
 from factmill.tasks.core.rows import JsonText, StrictModel, arrow_schema, column_docs, json_columns
 from factmill.tasks.errors import WarehouseError
 
@@ -236,13 +236,13 @@ class AuditVerdictRow(WarehouseTableRow):
     """When it was imported."""
 
 
-class LabelItemRow(WarehouseTableRow, LabelItem):
+class LabelItemRow(WarehouseTableRow, ItemToLabel):
     """An item drawn for people to label, with the data hidden from them (factmill label)."""
 
     table, primary_key = "label_items", ("id",)
 
 
-class LabelRow(WarehouseTableRow):
+class HumanLabelRow(WarehouseTableRow):
     """A person's label of an item; each person's newest label counts."""
 
     table, primary_key = "labels", ("item", "labeller")
@@ -303,7 +303,7 @@ WAREHOUSE_TABLES: tuple[type[WarehouseTableRow], ...] = (
         BuildCallUseRow,
         RevalidatedCallRow,
     ),
-    *(ReviewDecisionRow, AuditVerdictRow, LabelItemRow, LabelRow, JudgeCardRow, ForecastRow),
+    *(ReviewDecisionRow, AuditVerdictRow, LabelItemRow, HumanLabelRow, JudgeCardRow, ForecastRow),
 )
 
 

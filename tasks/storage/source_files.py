@@ -107,7 +107,7 @@ def list_source_files(path: Path, deep: bool = False) -> list[Path]:
     return files
 
 
-def format_unused_files(paths: Sequence[Path], used: Sequence[Path], why: str) -> list[str]:
+def format_unused_files_note(paths: Sequence[Path], used: Sequence[Path], why: str) -> list[str]:
     """Return a note on the files in a source's folders that are not used; empty if all are."""
     unused = [file for path in paths if path.is_dir() for file in list_source_files(path) if file not in used]
     return [f"not used, {why}: {_format_file_names(unused)}"] if unused else []
@@ -140,7 +140,7 @@ def load_source_text(source: SourceFile, expected: str) -> str:
 def iterate_numbered_json_values(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, value) for each value of a JSON array or of JSON Lines."""
     with _open_verified_text(source, expected) as stream:
-        yield from _iterate_numbered_json_values(source.path, stream)
+        yield from _iterate_row_numbered_json_values(source.path, stream)
 
 
 def choose_csv_delimiter(path: Path, name: str = "") -> str:
@@ -234,7 +234,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
         with io.TextIOWrapper(open_regular_file(path), encoding="utf-8-sig", newline="") as stream:
             if suffix in (".csv", ".tsv"):
                 return tuple(next(csv.reader(stream, delimiter=choose_csv_delimiter(path)), ()))
-            _, first = next(_iterate_numbered_json_values(path, stream), (0, None))
+            _, first = next(_iterate_row_numbered_json_values(path, stream), (0, None))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (SourceError, csv.Error, UnicodeDecodeError, pa.ArrowException):
@@ -295,7 +295,9 @@ def _check_expected_columns_occur_once(path: Path, found: Sequence[str], expecte
         raise SourceError(f"{path}: row 1: the column {twice[0]} appears twice")
 
 
-def _iterate_numbered_json_values(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterator[tuple[int, Any]]:
+def _iterate_row_numbered_json_values(
+    path: Path, stream: io.TextIOBase | io.TextIOWrapper
+) -> Iterator[tuple[int, Any]]:
     decoder = json.JSONDecoder()
     text, position, line, number = "", 0, 1, 0
     is_array: bool | None = None

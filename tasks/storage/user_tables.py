@@ -21,7 +21,7 @@ from factmill.tasks.core.rows import NO_LICENCE_STATED
 from factmill.tasks.core.table_columns import (
     TableForm,
     UserSourceSettings,
-    parse_column_map,
+    parse_columns_by_field,
     read_table_fields,
     resolve_table_columns,
 )
@@ -228,7 +228,7 @@ def check_and_digest_user_tables(
     an id (`id_field`) of two rows; UsageError for an unknown field in the map.
     """
     own = make_user_source(params, from_files=True).model_copy(update={"defaults": {**defaults}})
-    column_map = parse_column_map(params.map, form)
+    column_map = parse_columns_by_field(params.map, form)
     files = find_table_files([Path(path) for path in params.source], params.source_split)
     alike = Counter(file.name for file in files)
     pinned: list[SourceFile] = []

@@ -92,7 +92,7 @@ def open_warehouse(
         finally:
             if not is_read_only and not _has_non_empty_write_ahead_log(path):
                 _write_ahead_log_path(path).unlink(missing_ok=True)
-            _detach_or_close_engine(connection)
+            _detach_or_close_failed_engine(connection)
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
                 _format_duckdb_error(path, error) or f"cannot open the warehouse {path}: {error}"
             ) from error
         except RuntimeError as error:
-            _detach_or_close_engine(connection)
+            _detach_or_close_failed_engine(connection)
             _raise_pending_stop_if_interrupted(error)
             raise
         time.sleep(pause_s)
@@ -288,7 +288,7 @@ def close_engine_if_warehouse_is_large(path: Path) -> None:
             engine.close()
 
 
-def _detach_or_close_engine(connection: duckdb.DuckDBPyConnection) -> None:
+def _detach_or_close_failed_engine(connection: duckdb.DuckDBPyConnection) -> None:
     """Detach the file; if the engine has failed fatally and cannot, close the engine, which releases the file too."""
     try:
         connection.execute("USE memory")

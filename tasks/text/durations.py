@@ -25,7 +25,7 @@ def parse_validated_duration(text: str) -> float:
     return float(text.removesuffix(unit)) * _SECONDS_PER_UNIT[unit]
 
 
-def format_duration(seconds: float) -> str:
+def format_duration_in_one_unit(seconds: float) -> str:
     """Format seconds, rounded to at least 1, for `parse_validated_duration`, in the largest unit that divides them."""
     rounded = max(round(seconds), 1)
     unit = next(unit for unit, size in reversed(_SECONDS_PER_UNIT.items()) if rounded % size == 0)

@@ -54,7 +54,7 @@ def render_titled_html_table(
     return f'<div style="overflow-x: auto"><div><b>{escape(escape_control_characters(title))}</b></div>{table}{below}</div>'
 
 
-def render_html_lines(lines: Iterable[str]) -> str:
+def format_lines_as_html(lines: Iterable[str]) -> str:
     """Return lines of text, with their spaces, as HTML."""
     text = escape(escape_control_characters("\n".join(lines)))
     return f'<pre style="white-space: pre-wrap">{text}</pre>'

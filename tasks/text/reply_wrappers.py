@@ -229,12 +229,12 @@ def blank_code_fence_lines(text: str) -> str:
     return _FENCE.sub("", text)
 
 
-def fold_full_width(text: str) -> str:
+def fold_punctuation_and_digits(text: str) -> str:
     """Return a text with full-width punctuation and digits replaced one for one by plain ones."""
     return text.translate(_FULL_WIDTH_FOLDING)
 
 
-def strip_list_quote_and_heading_marks(line: str) -> str:
+def strip_leading_markdown_marks(line: str) -> str:
     """Return a line without its leading bullets, quote marks and heading marks."""
     mark = _LIST_MARK.match(line)
     return line[mark.end() :] if mark else line
@@ -281,9 +281,9 @@ def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False
     kept = [line.rstrip() for line in lines]
     dropped = set()
     while kept:
-        announces = _LEAD_IN.match(
-            strip_list_quote_and_heading_marks(kept[0]).strip("*_ ")
-        ) or _ANSWER_HEADING.fullmatch(kept[0].strip())
+        announces = _LEAD_IN.match(strip_leading_markdown_marks(kept[0]).strip("*_ ")) or _ANSWER_HEADING.fullmatch(
+            kept[0].strip()
+        )
         if kept[0] and not (announces and any(kept[1:])):
             break
         dropped |= {"lead_in"} if kept[0] else set()
@@ -318,7 +318,7 @@ def find_single_json_object_text(
         _decode_first_json_object(text)
     except MalformedJsonObject:
         folded = _JSON_STRING_OR_WIDE_MARK.sub(
-            lambda found: found[0] if found[0][0] == '"' else fold_full_width(found[0]), text
+            lambda found: found[0] if found[0][0] == '"' else fold_punctuation_and_digits(found[0]), text
         )
         dropped = {"full_width"} if folded != text else set()
     try:
@@ -365,7 +365,7 @@ def _parse_integer_as_float(digits: str, base: int = 10) -> float:
     return float(digits) if base == 10 else float(int(digits, base))
 
 
-def parse_single_json_object(text: str) -> dict[str, Any]:
+def parse_final_json_object(text: str) -> dict[str, Any]:
     """Parse the only JSON object in a text; MalformedJsonObject names the problem. Integers come as floats."""
     value, _, end = _decode_first_json_object(text)
     if "{" in text[end:]:

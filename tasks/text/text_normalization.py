@@ -61,7 +61,7 @@ _UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYA
 """Prefixes of the Unicode names of letters that are written without spaces between words."""
 
 
-def fold_case_and_accents(text: str) -> str:
+def fold_case_accents_and_punctuation(text: str) -> str:
     """Return a text in lower case without accents and double quotes, with other quotes and dashes unified."""
     plain = unicodedata.normalize("NFKD", text.translate(_PUNCTUATION_FOLDING)).casefold()
     bare = "".join(character for character in plain if not unicodedata.combining(character))

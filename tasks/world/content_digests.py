@@ -81,7 +81,7 @@ def _iterate_wikidata_contents(data: WorldData) -> Iterator[tuple[str, object]]:
     yield from (
         (f"label {name}", [found[language] for language in WORLD_LABEL_LANGUAGES]) for name, found in labels.items()
     )
-    claims = {qid: _summarise_item_and_references(item, data) for qid, item in data.items.items()}
+    claims = {qid: _summarise_item_and_linked_items(item, data) for qid, item in data.items.items()}
     for name, found in bearers.items():
         yield f"name en {name}", sorted(found)
         yield (
@@ -91,7 +91,7 @@ def _iterate_wikidata_contents(data: WorldData) -> Iterator[tuple[str, object]]:
     yield from ((f"facts {pid}", sorted(found, key=repr)) for pid, found in facts.items())
 
 
-def _summarise_item_and_references(item: Item, data: WorldData) -> object:
+def _summarise_item_and_linked_items(item: Item, data: WorldData) -> object:
     """Return an item's QID, description, the items it refers to, and their labels."""
     named = [(each.pid, each.value.qid) for each in item.iterate_best_statements() if isinstance(each.value, ItemValue)]
     labels = [data.items[qid].labels["en"] if qid in data.items else None for _, qid in named]

@@ -86,7 +86,7 @@ StatementValue = ItemValue | TimeValue | QuantityValue | StringIdOrUrlValue | Un
 
 
 @dataclass(frozen=True, slots=True)
-class StatementParts:
+class StatementTextParts:
     """A statement's text split into parts, its values not parsed yet."""
 
     value: str
@@ -95,7 +95,7 @@ class StatementParts:
     rank: StatementRank
 
 
-def split_statement(text: str) -> StatementParts:
+def split_statement(text: str) -> StatementTextParts:
     """Split `value | PID=value … | rank`; ValueError names the wrong part and what was expected."""
     value, *rest = text.split(" | ")
     qualifiers: list[tuple[str, str]] = []
@@ -112,7 +112,7 @@ def split_statement(text: str) -> StatementParts:
         raise ValueError(f"{len(ranks)} ranks; expected at most one")
     if not value.strip():
         raise ValueError("no value; expected one before the first ` | `")
-    return StatementParts(value.strip(), tuple(qualifiers), ranks[0] if ranks else "normal")
+    return StatementTextParts(value.strip(), tuple(qualifiers), ranks[0] if ranks else "normal")
 
 
 def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementValue:

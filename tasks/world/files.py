@@ -64,7 +64,7 @@ class WorldFileViolation:
 
 
 @dataclass(slots=True)
-class WorldFileFindings:
+class WorldFileViolationCollector:
     """Violations found so far, the file being read, and which file describes each thing."""
 
     current_file: str = ""
@@ -101,7 +101,7 @@ class WorldFileFindings:
         return [] if text is None else parse_yaml_pairs_as_text(text, self)
 
 
-def parse_yaml_pairs_as_text(text: str, findings: WorldFileFindings) -> list[tuple[str, Any]]:
+def parse_yaml_pairs_as_text(text: str, findings: WorldFileViolationCollector) -> list[tuple[str, Any]]:
     """Parse YAML text into (key, value) pairs, scalars as text; a duplicate key gives two pairs."""
 
     def read_plain(node: yaml.Node, key: str) -> Any:
@@ -147,7 +147,7 @@ def _load_cached_world_data(folder: Path, _digest: str) -> WorldData:
 
 def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileViolation]]:
     """Load a world's folder; return the valid data and every violation."""
-    findings = WorldFileFindings()
+    findings = WorldFileViolationCollector()
     properties: dict[str, WikidataProperty] = {}
     for pid, line in findings.load_mapping(folder / "properties.yaml", folder):
         kind, bar, names = line.partition(" | ") if isinstance(line, str) else ("", "", "")
@@ -186,7 +186,10 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
 
 
 def _parse_item(
-    qid: str, entry: Mapping[str, Any], properties: Mapping[str, WikidataProperty], findings: WorldFileFindings
+    qid: str,
+    entry: Mapping[str, Any],
+    properties: Mapping[str, WikidataProperty],
+    findings: WorldFileViolationCollector,
 ) -> Item:
     texts = {key: value for key, value in entry.items() if isinstance(value, str) and value}
     for key in entry:
@@ -211,7 +214,7 @@ def _parse_item(
 
 
 def _parse_statements(
-    key: str, pid: str, entry: Any, properties: Mapping[str, WikidataProperty], findings: WorldFileFindings
+    key: str, pid: str, entry: Any, properties: Mapping[str, WikidataProperty], findings: WorldFileViolationCollector
 ) -> Iterator[Statement]:
     if pid not in properties:
         findings.add_violation(key, "unknown property; expected one of properties.yaml")
@@ -232,7 +235,7 @@ def _parse_statements(
             findings.add_violation(key, str(error))
 
 
-def _parse_multilingual_labels(key: str, text: str, findings: WorldFileFindings) -> dict[str, str]:
+def _parse_multilingual_labels(key: str, text: str, findings: WorldFileViolationCollector) -> dict[str, str]:
     names = [name.strip() for name in text.split(" / ")]
     if len(names) == 1:
         names *= len(WORLD_LABEL_LANGUAGES)
@@ -246,7 +249,7 @@ def _parse_multilingual_labels(key: str, text: str, findings: WorldFileFindings)
     }
 
 
-def _parse_text_list(key: str, text_or_texts: Any, findings: WorldFileFindings) -> list[str]:
+def _parse_text_list(key: str, text_or_texts: Any, findings: WorldFileViolationCollector) -> list[str]:
     """Return a text or a list of texts as a list; any other entry is a violation and left out."""
     entries = text_or_texts if isinstance(text_or_texts, list) else [text_or_texts]
     texts = [entry for entry in entries if isinstance(entry, str) and entry]
@@ -256,7 +259,7 @@ def _parse_text_list(key: str, text_or_texts: Any, findings: WorldFileFindings) 
 
 
 def _load_category_parents_and_redirects(
-    folder: Path, findings: WorldFileFindings
+    folder: Path, findings: WorldFileViolationCollector
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Load categories.yaml: category → parents, and redirect → target."""
     sections = dict(findings.load_mapping(folder / "categories.yaml", folder))
@@ -276,7 +279,7 @@ def _load_category_parents_and_redirects(
     return parents, {source: target for source, target in redirects.items() if isinstance(target, str)}
 
 
-def parse_world_article(text: str, findings: WorldFileFindings) -> WorldArticle | None:
+def parse_world_article(text: str, findings: WorldFileViolationCollector) -> WorldArticle | None:
     """Parse an article file's text with all revisions; None and a violation if title or revisions are missing."""
     match = _ARTICLE_FILE_PATTERN.fullmatch(text)
     if not match:
@@ -322,7 +325,9 @@ def parse_world_article(text: str, findings: WorldFileFindings) -> WorldArticle 
     )
 
 
-def _parse_revisions(title: str, entries: Any, text: str, findings: WorldFileFindings) -> list[WorldArticleRevision]:
+def _parse_revisions(
+    title: str, entries: Any, text: str, findings: WorldFileViolationCollector
+) -> list[WorldArticleRevision]:
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         findings.add_violation(f"{title}.revisions", "expected a list of revisions with revid, at and comment")
         return []
@@ -350,7 +355,7 @@ def _parse_revisions(title: str, entries: Any, text: str, findings: WorldFileFin
     return revisions
 
 
-def _replace_passages(key: str, pairs: Any, text: str, findings: WorldFileFindings) -> str:
+def _replace_passages(key: str, pairs: Any, text: str, findings: WorldFileViolationCollector) -> str:
     if not isinstance(pairs, list) or not pairs:
         findings.add_violation(key, "expected `replace` with at least one [old passage, new passage]")
         return text
@@ -364,14 +369,14 @@ def _replace_passages(key: str, pairs: Any, text: str, findings: WorldFileFindin
     return text
 
 
-def _parse_number(key: str, value: Any, minimum: int, findings: WorldFileFindings) -> int:
+def _parse_number(key: str, value: Any, minimum: int, findings: WorldFileViolationCollector) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and int(value) >= minimum:
         return int(value)
     findings.add_violation(key, f"{value!r}: expected an integer of {minimum} or more")
     return 0
 
 
-def add_reference_and_duplicate_violations(data: WorldData, findings: WorldFileFindings) -> None:
+def add_reference_and_duplicate_violations(data: WorldData, findings: WorldFileViolationCollector) -> None:
     """Add a violation for every dangling reference and every duplicate id or title."""
     for owner, key, problem in chain(
         _check_item_references(data), _check_references_from_articles(data), _check_category_parents_and_redirects(data)

@@ -17,7 +17,7 @@ from factmill.tasks.core.calls.entity_linking import make_entity_and_relation_li
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.path_calls import (
     WikidataCallPathFinder,
-    make_paths_between_items_call,
+    make_fixed_hops_item_paths_call,
     make_uncached_sender,
 )
 from factmill.tasks.core.calls.wikidata import make_find_items_call
@@ -27,10 +27,10 @@ from factmill.tasks.core.calls.wikipedia import (
     make_resolve_title_call,
     make_revision_html_call,
     parse_page_revision,
-    parse_resolved_title,
+    parse_resolve_title_body,
 )
 from factmill.tasks.core.service_settings import ServiceLimits
-from factmill.tasks.core.wikidata_paths import PathSearchOptions, PathsFoundForPairs, make_entity_id_lists_of_paths
+from factmill.tasks.core.wikidata_paths import PathSearchOptions, PathsFoundForPairs, make_start_to_end_id_lists
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 from factmill.tasks.world.serving import RunningWorld, running_world
 
@@ -82,7 +82,7 @@ def test_article_is_read_as_of_date(clients: dict[str, CallService]) -> None:
 
 def test_redirect_leads_to_its_article_and_item(clients: dict[str, CallService]) -> None:
     (reply,) = ask(clients["wikipedia"], [make_resolve_title_call("p", "Red Planet")])
-    resolved = parse_resolved_title(reply.body)
+    resolved = parse_resolve_title_body(reply.body)
     assert (resolved.title, resolved.qid) == ("Mars", "Q111")
 
 
@@ -143,14 +143,14 @@ def find_paths(service: CallService) -> PathsFoundForPairs:
 
 def test_paths_are_found_in_world(clients: dict[str, CallService]) -> None:
     found = find_paths(clients["wikidata"])
-    ids = make_entity_id_lists_of_paths(found.paths, SUBJECTS, OBJECTS).to_pylist()
+    ids = make_start_to_end_id_lists(found.paths, SUBJECTS, OBJECTS).to_pylist()
     assert ["Q42", "P27", "Q145"] in ids
     assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
     assert found.failures == {}
     school = WikidataCallPathFinder(make_uncached_sender(clients["wikidata"]), "w").find_literal_paths(
         np.array([42]), [PartialDate(1974)], frozenset({582}), PathSearchOptions()
     )
-    assert make_entity_id_lists_of_paths(school.paths, np.array([42])).to_pylist() == [
+    assert make_start_to_end_id_lists(school.paths, np.array([42])).to_pylist() == [
         ["Q42", "P69", "Q691283", "P582", "1974-01-01T00:00:00Z"]
     ]
 
@@ -186,7 +186,7 @@ def test_permanently_refused_path_call_fails_with_its_code(
         json={"path": PATHS["wikidata"], "kind": "status", "status": 413, "times": LIMITS.attempts},
         timeout=5,
     )
-    (reply,) = ask(clients["wikidata"], [make_paths_between_items_call("w", 42, 145, 1)])
+    (reply,) = ask(clients["wikidata"], [make_fixed_hops_item_paths_call("w", 42, 145, 1)])
     assert (reply.status, str(reply.error).partition(":")[0], reply.transient) == ("failed", "http_413", True)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFile
+from factmill.tasks.clients.batch_jobs.job_files import JobStateFile
 from factmill.tasks.clients.batch_jobs.openai_batches import OpenAiBatchClient
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServerClient
@@ -112,7 +112,7 @@ def test_scorer_and_batch_jobs_send_same_headers_query_and_token(server, inbox, 
 
     async def hand_in() -> None:
         found.append(await remote.upload("f", b"{}\n"))
-        found.append(await remote.create(JobFile(Path("x"), -1, "mark", file_id="x")))
+        found.append(await remote.create(JobStateFile(Path("x"), -1, "mark", file_id="x")))
 
     asyncio.run(hand_in())
     assert found == ["x", "x"]

@@ -4,7 +4,7 @@ import pytest
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.entity_linking import make_same_as_call, parse_same_as_item
+from factmill.tasks.core.calls.entity_linking import make_same_wikidata_items_call, parse_same_as_item
 
 HERE = "test-dbpedia"
 RESOURCE = "http://dbpedia.org/resource/"
@@ -46,7 +46,7 @@ def client(server, limits):
 @pytest.mark.parametrize("title", TITLES)
 def test_title_with_special_characters_is_requested_unchanged(client, server, inbox, store, title):
     server.handle = answer_from(store)
-    call = make_same_as_call(HERE, RESOURCE + title)
+    call = make_same_wikidata_items_call(HERE, RESOURCE + title)
     client.send([call], inbox)
     assert parse_same_as_item(inbox[call].body) == f"Q{TITLES.index(title) + 1}"
     assert f"<{RESOURCE}{title}>" in read_query(server.seen[0])
@@ -64,14 +64,14 @@ def test_title_with_special_characters_is_requested_unchanged(client, server, in
 )
 def test_characters_that_dbpedia_escapes_are_sent_escaped(client, server, inbox, title, escaped):
     server.handle = answer_from(open_store(f"<{RESOURCE}{escaped}> <http://www.w3.org/2002/07/owl#sameAs> wd:Q7"))
-    call = make_same_as_call(HERE, RESOURCE + title)
+    call = make_same_wikidata_items_call(HERE, RESOURCE + title)
     client.send([call], inbox)
     assert inbox[call].body == ["Q7"]
 
 
 def test_all_titles_are_sent_together_and_each_gets_its_own_result(client, server, limits, inbox, store):
     server.handle = answer_from(store)
-    calls = [make_same_as_call(HERE, RESOURCE + title) for title in TITLES]
+    calls = [make_same_wikidata_items_call(HERE, RESOURCE + title) for title in TITLES]
     client.send(calls, inbox)
     assert [inbox[call].body for call in calls] == [[f"Q{number}"] for number in range(1, len(TITLES) + 1)]
     assert len(server.seen) == -(-len(TITLES) // limits.batch)
@@ -79,7 +79,7 @@ def test_all_titles_are_sent_together_and_each_gets_its_own_result(client, serve
 
 def test_several_items_are_all_recorded_and_smallest_number_is_used(client, server, inbox, store):
     server.handle = answer_from(store)
-    call = make_same_as_call(HERE, f"{RESOURCE}Twins")
+    call = make_same_wikidata_items_call(HERE, f"{RESOURCE}Twins")
     client.send([call], inbox)
     assert inbox[call].body == ["Q77", "Q900"]
     assert parse_same_as_item(inbox[call].body) == "Q77"
@@ -87,7 +87,7 @@ def test_several_items_are_all_recorded_and_smallest_number_is_used(client, serv
 
 def test_resource_without_item_is_successful_empty_response(client, server, inbox, store):
     server.handle = answer_from(store)
-    call = make_same_as_call(HERE, f"{RESOURCE}Nobody_of_Note")
+    call = make_same_wikidata_items_call(HERE, f"{RESOURCE}Nobody_of_Note")
     client.send([call], inbox)
     assert (inbox[call].status, inbox[call].body) == ("ok", [])
     assert parse_same_as_item(inbox[call].body) is None
@@ -96,7 +96,10 @@ def test_resource_without_item_is_successful_empty_response(client, server, inbo
 @pytest.mark.parametrize("title", ["a b", "<Berlin>", "x} ?y {", "a|b", "two\nlines"])
 def test_title_invalid_in_iri_fails_alone_and_is_not_sent(client, server, inbox, store, title):
     server.handle = answer_from(store)
-    bad, good = make_same_as_call(HERE, RESOURCE + title), make_same_as_call(HERE, f"{RESOURCE}AT&T")
+    bad, good = (
+        make_same_wikidata_items_call(HERE, RESOURCE + title),
+        make_same_wikidata_items_call(HERE, f"{RESOURCE}AT&T"),
+    )
     client.send([bad, good], inbox)
     assert (inbox[bad].error.partition(":")[0], inbox[bad].transient) == ("bad_value", False)
     assert inbox[good].body == ["Q3"]

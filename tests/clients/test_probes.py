@@ -7,7 +7,7 @@ from clients.test_chat import HERE, PROMPT, ask, open_chat, says
 from clients.test_chat_tools import TOOL
 from clients.test_refusals import ONE_BY_ONE
 
-from factmill.tasks.clients.parameter_probes import ParameterProbes, list_possible_parameter_omissions
+from factmill.tasks.clients.parameter_probes import ModelParameterProbes, list_omittable_parameters
 from factmill.tasks.clients.sending.budget import Budget, RunBudgetForService, charge_requests_to_account
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
@@ -55,9 +55,7 @@ def test_parameter_refused_without_explanation_is_found_and_no_row_is_lost(
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert {len(reply.body["texts"]) for reply in inbox.replies.values()} == {2}
     needed = 20 if chat.model.choices else 40
-    probes = len(
-        list_possible_parameter_omissions(ModelSettings(kind="openai", name="m", **settings), server.seen[0].json())
-    )
+    probes = len(list_omittable_parameters(ModelSettings(kind="openai", name="m", **settings), server.seen[0].json()))
     assert len(server.seen) <= needed + probes + parallel, (
         "each that is under way when the first is refused is refused too"
     )
@@ -191,15 +189,15 @@ def test_router_finding_no_provider_for_parameters_is_also_probed(server, inbox)
 def test_parameters_not_sent_are_never_omitted() -> None:
     model = ModelSettings(kind="openai", name="m")
     sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
-    assert [each.name for each in list_possible_parameter_omissions(model, sent)] == ["seed", "temperature"]
-    probes = ParameterProbes()
+    assert [each.name for each in list_omittable_parameters(model, sent)] == ["seed", "temperature"]
+    probes = ModelParameterProbes()
     probes.note_accepted(model, sent)
     assert list(probes.iterate_omissions(model, {**sent, "seed": 4})) == []
     assert [each.name for each in probes.iterate_omissions(model, {**sent, "temperature": 1})] == ["temperature"]
 
 
 def test_probes_end_when_requests_with_all_same_parameters_are_accepted() -> None:
-    model, probes = ModelSettings(kind="openai", name="m"), ParameterProbes()
+    model, probes = ModelSettings(kind="openai", name="m"), ModelParameterProbes()
     sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
     omissions = probes.iterate_omissions(model, sent)
     assert next(omissions).name == "seed"

@@ -14,7 +14,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_search_call,
     parse_category_members,
     parse_page_revision,
-    parse_resolved_title,
+    parse_resolve_title_body,
     parse_revision_html,
     parse_search_titles,
 )
@@ -177,7 +177,7 @@ def test_one_request_resolves_many_titles(client, server, inbox, form):
     }
     calls = {title: make_resolve_title_call(HERE, title) for title in wanted}
     client.send(list(calls.values()), inbox)
-    assert {title: parse_resolved_title(inbox[call].body) for title, call in calls.items()} == wanted
+    assert {title: parse_resolve_title_body(inbox[call].body) for title, call in calls.items()} == wanted
     assert len(server.seen) == 1
     assert server.seen[0].query["titles"] == "mercury|Mercury|Big Apple|New York City|Nope|Plain"
 
@@ -188,7 +188,7 @@ def test_page_properties_arriving_in_parts_are_merged(ask):
         "query": {"pages": pages(1, {"pageid": 1, "title": "A", "pageprops": {"wikibase_item": "Q1"}})},
     }
     second = {"query": {"pages": pages(1, {"pageid": 1, "title": "A", "pageprops": {"disambiguation": ""}})}}
-    resolved = parse_resolved_title(ask(make_resolve_title_call(HERE, "A"), first, second))
+    resolved = parse_resolve_title_body(ask(make_resolve_title_call(HERE, "A"), first, second))
     assert (resolved.qid, resolved.is_disambiguation) == ("Q1", True)
 
 

@@ -18,7 +18,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_revision_html_call,
     make_search_call,
     parse_page_revision,
-    parse_resolved_title,
+    parse_resolve_title_body,
     parse_revision_html,
 )
 from factmill.tasks.errors import WikipediaFileError
@@ -61,7 +61,7 @@ def test_redirect_is_followed_or_has_no_own_revision(ask: Ask) -> None:
 
 def test_title_without_page_is_missing(ask: Ask) -> None:
     assert parse_page_revision(ask(make_page_revision_at_call, "Geometry", DAY).body).missing
-    assert parse_resolved_title(ask(make_resolve_title_call, "Geometry").body).missing
+    assert parse_resolve_title_body(ask(make_resolve_title_call, "Geometry").body).missing
 
 
 def test_article_text_names_its_file_and_entry(ask: Ask) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from factmill.tasks.core.wikidata_paths import ITEM_PATHS_SCHEMA, LITERAL_PATHS_SCHEMA, make_entity_id_lists_of_paths
+from factmill.tasks.core.wikidata_paths import ITEM_PATHS_SCHEMA, LITERAL_PATHS_SCHEMA, make_start_to_end_id_lists
 
 SUBJECTS, OBJECTS = np.array([42, 7]), np.array([145, 25169])
 
@@ -30,6 +30,6 @@ def test_a_path_is_told_from_its_start_to_its_end(row: dict[str, object], path: 
     schema, objects = (LITERAL_PATHS_SCHEMA, None) if "value" in row else (ITEM_PATHS_SCHEMA, OBJECTS)
     base, result = (VALUE, ["Q7", "P26", "1952"]) if objects is None else (ITEM, ["Q7", "P17", "Q25169"])
     rows = [row, base | {"pair": 1}]
-    first, second = make_entity_id_lists_of_paths(pa.Table.from_pylist(rows, schema), SUBJECTS, objects).to_pylist()
+    first, second = make_start_to_end_id_lists(pa.Table.from_pylist(rows, schema), SUBJECTS, objects).to_pylist()
     assert (first, second) == ([part.replace("_", " ") for part in path.split()], result)
-    assert make_entity_id_lists_of_paths(pa.Table.from_pylist([], schema), SUBJECTS, objects).to_pylist() == []
+    assert make_start_to_end_id_lists(pa.Table.from_pylist([], schema), SUBJECTS, objects).to_pylist() == []

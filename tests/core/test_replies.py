@@ -27,7 +27,7 @@ from factmill.tasks.core.authoring.granular_answers import (
 )
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    GeneratedQuestionParts,
+    PiecesToWordQuestionFrom,
     read_and_check_worded_question,
 )
 from factmill.tasks.core.completions import (
@@ -61,8 +61,8 @@ from factmill.tasks.slaq.core.pair_replies import (
     PAIRS_FORM,
     GeneratedQuestionAnswerPairs,
     read_fact_type,
+    read_fault_per_question_answer_pair,
     read_generated_question_answer_pairs,
-    read_question_answer_pair_verdicts,
 )
 from factmill.tasks.text.reply_wrappers import strip_thinking_and_end_tokens
 
@@ -73,7 +73,7 @@ PAIRS = {
 }
 PAIRS_REPLY = json.dumps(PAIRS)
 ASKED = "How high is the tower?"
-WORDING = GeneratedQuestionParts("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
+WORDING = PiecesToWordQuestionFrom("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
 STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "granola levels": (
         make_reader(LEVELS_FORMAT, read_answer_levels, "Ulm"),
@@ -92,7 +92,7 @@ STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "biokalma rating": (make_reader(RATING_REPLY_FORM, read_rating), "Rating: 4"),
     "slaq pairs": (make_reader(PAIRS_FORM, read_generated_question_answer_pairs), PAIRS_REPLY),
     "slaq check": (
-        make_reader(CHECK_LINES_FORM, read_question_answer_pair_verdicts),
+        make_reader(CHECK_LINES_FORM, read_fault_per_question_answer_pair),
         "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok",
     ),
     "slaq fact type": (make_reader(FACT_TYPE_FORM, read_fact_type), "Type: GPE"),
@@ -237,7 +237,7 @@ def test_reply_without_content_or_cut_off_in_thinking_is_empty(form: str, reply:
         (LEVELS_FORMAT, lambda text: read_answer_levels(text, "Ulm"), "1:: Ulm\n2:: a town on the D"),
         (PAIRS_FORM, read_generated_question_answer_pairs, PAIRS_REPLY[:-20]),
         (QUESTION_REPLY_FORM, read_question, "Question: Who was"),
-        (CHECK_LINES_FORM, read_question_answer_pair_verdicts, "1: ok\n2: ok\n3: ok\n4: ok\n5: ok"),
+        (CHECK_LINES_FORM, read_fault_per_question_answer_pair, "1: ok\n2: ok\n3: ok\n4: ok\n5: ok"),
         (SELECTION_REPLY_FORM, read_selected_paths, "Path: A; r1; B\nPath: A"),
         (FACT_TYPE_FORM, read_fact_type, "Type: WORK_OF"),
         (SCORE_REPLY_FORM, read_path_score, "The chain tells"),

@@ -10,7 +10,7 @@ import pytest
 from factmill.tasks.core.table_columns import (
     ExpectedTableField,
     UserSourceSettings,
-    parse_column_map,
+    parse_columns_by_field,
     read_table_fields,
     resolve_table_columns,
     split_column_option_into_pair_texts,
@@ -59,15 +59,15 @@ def test_malformed_column_map_is_rejected_with_expected_form(given: str, said: s
 
 
 def test_column_map_accepts_each_known_field_once_under_either_name() -> None:
-    assert parse_column_map(["answer=gold"], FORM) == {"answers": "gold"}
+    assert parse_columns_by_field(["answer=gold"], FORM) == {"answers": "gold"}
     with pytest.raises(
         UsageError, match="unknown field qestion; expected question, answers, answer, steps, domain; did you"
     ):
-        parse_column_map(["qestion=q"], FORM)
+        parse_columns_by_field(["qestion=q"], FORM)
     with pytest.raises(UsageError, match=r"unknown field q; .*; did you mean question=q\?"):
-        parse_column_map(["q=question"], FORM)
+        parse_columns_by_field(["q=question"], FORM)
     with pytest.raises(UsageError, match="answers is there twice, as answers and answer"):
-        parse_column_map(["answer=gold", "answers=gold"], FORM)
+        parse_columns_by_field(["answer=gold", "answers=gold"], FORM)
 
 
 @pytest.mark.parametrize(

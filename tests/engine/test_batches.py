@@ -18,7 +18,7 @@ from factmill.tasks.engine import runs
 from factmill.tasks.engine.batches import (
     BatchInProgress,
     StageOutputShards,
-    choose_batch_size,
+    enlarge_batch_for_many_rows,
     find_batch_receipt,
     open_batch,
 )
@@ -294,7 +294,7 @@ def test_chunked_conversion_to_columns_writes_identical_shard(
     [(500, 0, 500), (1, 32_000, 1), (500, 32_001, 501), (500, 100_000, 1563), (5_000, 100_000, 5_000)],
 )
 def test_large_stage_has_at_most_64_batches(expected: int, rows: int, size: int) -> None:
-    assert choose_batch_size(expected, rows) == size
+    assert enlarge_batch_for_many_rows(expected, rows) == size
 
 
 def dataset(*rows: int) -> StageOutputShards:

@@ -10,7 +10,7 @@ from factmill.tasks.engine.failures import (
     all_rows_failed,
     all_rows_left_to_retry,
     count_rejects_by_reason,
-    find_main_reject_stage_and_reason,
+    find_main_failure_or_reject_reason,
     format_main_reject_reason_and_advice,
     format_no_answers,
 )
@@ -49,7 +49,7 @@ def test_stage_stops_build_when_all_rows_failed_for_run_related_reasons(
 def test_run_related_reason_takes_precedence_over_filter_rejects(
     reasons: dict[str, dict[str, int]], main: tuple[str, str] | None
 ) -> None:
-    assert find_main_reject_stage_and_reason(reasons) == main
+    assert find_main_failure_or_reject_reason(reasons) == main
 
 
 def test_rejection_message_names_stage_cause_detail_and_advice() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.rows import MergedAway, Reject
-from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
 from factmill.tasks.fanoutqa.gather import _read_question_files
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -46,13 +46,13 @@ def test_duplicate_question_is_merged_into_first(tmp_path: Path) -> None:
     first, second, third = read(tmp_path, one=[lengths, others], two=[lengths])
     assert (first.source_name, second.source_row) == ("one.json", 2)
     assert third == MergedAway("two_0", first.id)
-    assert isinstance(second, SourcedFanOutQuestion)
+    assert isinstance(second, GatheredFanOutQuestion)
 
 
 def test_same_question_with_different_answer_is_rejected_as_contradiction(tmp_path: Path) -> None:
     question = "How many kilometres long is each?"
     first, second = read(tmp_path, one=[author(question)], two=[author(question, first=349)])
-    assert isinstance(first, SourcedFanOutQuestion)
+    assert isinstance(first, GatheredFanOutQuestion)
     assert isinstance(second, Reject)
     assert (second.row_id, second.reason) == ("two_0", "contradicts")
     assert "one.json, row 1" in second.detail

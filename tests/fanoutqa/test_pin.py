@@ -17,7 +17,7 @@ from factmill.tasks.fanoutqa.core.questions import (
     dump_json,
     format_released_decomposition,
 )
-from factmill.tasks.fanoutqa.core.rows import PinnedQuestion, SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion, PinnedQuestion
 from factmill.tasks.fanoutqa.pin import flag_answers, pin_evidence
 
 LENGTHS = {"Enns": "254 km", "Mur": "464 km", "Drava": "710 km"}
@@ -25,7 +25,7 @@ WIKI = "https://en.wikipedia.org/wiki/"
 Run = Callable[..., Left]
 
 
-def make_row(*evidence: ArticleEvidence, source: str = "authored", **changed: Any) -> SourcedFanOutQuestion:
+def make_row(*evidence: ArticleEvidence, source: str = "authored", **changed: Any) -> GatheredFanOutQuestion:
     """Return a question about the length of each river; its leaves use the given articles, or the rivers' own."""
     articles = evidence or tuple(ArticleEvidence(name, WIKI + name) for name in LENGTHS)
     leaves = [
@@ -47,7 +47,7 @@ def wiki() -> Iterator[SmallWiki]:
 
 @pytest.fixture
 def pin(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    def run(*rows: SourcedFanOutQuestion, epoch: str = FANOUTQA_SNAPSHOT) -> Left:
+    def run(*rows: GatheredFanOutQuestion, epoch: str = FANOUTQA_SNAPSHOT) -> Left:
         return run_step(pin_evidence, rows, wiki.services(), tmp_path / "pin", monkeypatch, fanout_inputs(epoch=epoch))
 
     return run

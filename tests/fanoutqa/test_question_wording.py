@@ -14,13 +14,13 @@ from support.steps.steps import Left, run_step
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.fanoutqa.core.questions import dump_json
-from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
 from factmill.tasks.fanoutqa.gather import phrase_generated_questions
 
 LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 
 
-def make_row(row_id: str, **changed: Any) -> SourcedFanOutQuestion:
+def make_row(row_id: str, **changed: Any) -> GatheredFanOutQuestion:
     columns = {"source": "generated", "question": "", "answer": dump_json(PEOPLE), "wording": LISTED.to_json()}
     return fan_out_row(id=row_id, **(columns | changed))
 
@@ -50,7 +50,7 @@ def talker() -> Iterator[Talker]:
 def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     model = ModelSettings(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
 
-    def run(*rows: SourcedFanOutQuestion) -> Left:
+    def run(*rows: GatheredFanOutQuestion) -> Left:
         services = SimpleNamespace(
             model=lambda _role: (ChatClient(talker.chat.url, model, lambda: "key", "factmill tests"), model)
         )
@@ -96,5 +96,5 @@ def test_server_failure_rejects_question_as_retryable(run: Callable[..., Left], 
 def test_authored_questions_pass_unchanged(run: Callable[..., Left], talker: Talker) -> None:
     given = make_row("a", source="authored", question="Who rules where?", wording=None)
     left = run(given)
-    assert SourcedFanOutQuestion.model_validate(left.rows["a"]) == given
+    assert GatheredFanOutQuestion.model_validate(left.rows["a"]) == given
     assert talker.asked == []

@@ -15,7 +15,7 @@ from support.webs.two_wikidatas import TwoWikidatas
 
 from factmill.tasks.core.calls.wikipedia import make_revision_html_call
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
 from factmill.tasks.fanoutqa.gather import gather_questions
 from factmill.tasks.fanoutqa.sources.question_files import load_set_kinds
 from factmill.tasks.storage.shards import load_shard_table
@@ -89,11 +89,11 @@ def make(
     return run
 
 
-def read(left: Left) -> list[SourcedFanOutQuestion]:
-    return [SourcedFanOutQuestion.model_validate(row) for row in left.rows.values()]
+def read(left: Left) -> list[GatheredFanOutQuestion]:
+    return [GatheredFanOutQuestion.model_validate(row) for row in left.rows.values()]
 
 
-def find_capitals(left: Left) -> list[SourcedFanOutQuestion]:
+def find_capitals(left: Left) -> list[GatheredFanOutQuestion]:
     """Return the question about all capitals, or None."""
     return [row for row in read(left) if row.source_name == "wikidata P47 Q6256 Q100 P36"]
 

@@ -27,7 +27,7 @@ from factmill.flows.prefect_server import (
     standing_or_own_prefect_server,
 )
 from factmill.tasks.errors import NoRowsPublished, PrefectServerLost, ServiceUnreachable
-from factmill.tasks.storage.housekeeping.prefect_history import find_prefect_database_damage, prefect_database_path
+from factmill.tasks.storage.housekeeping.prefect_history import find_prefect_database_problem, prefect_database_path
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_history_damaged_while_server_runs_is_renamed_and_server_restarts(alone:
         with path.open("r+b") as file:
             file.seek(8_192)
             file.write(os.urandom(path.stat().st_size - 8_192))
-        assert find_prefect_database_damage(path)
+        assert find_prefect_database_problem(path)
         server.recover()
         assert not find_server_problem(server.url)
-        assert find_prefect_database_damage(path) == ""
+        assert find_prefect_database_problem(path) == ""
         assert len(list(path.parent.glob("prefect-damaged-*.db"))) == 1
 
 

@@ -9,7 +9,7 @@ from support.webs.prepared import copy_prepared
 
 from factmill.flows.published_digests import (
     collect_table_digests,
-    describe_unversioned_build_changes,
+    describe_table_changes_under_same_id,
     digest_scripted_reply_keys_by_prompt,
     load_published_digests,
     load_world_and_reply_key_digests,
@@ -26,7 +26,7 @@ def published() -> dict[str, Any]:
 def test_embedded_builds_have_published_table_digests(
     published: dict[str, Any], embedded_builds: dict[str, Any]
 ) -> None:
-    assert not describe_unversioned_build_changes(embedded_builds.values())
+    assert not describe_table_changes_under_same_id(embedded_builds.values())
     assert collect_table_digests(embedded_builds.values()) == published
 
 

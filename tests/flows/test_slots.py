@@ -26,7 +26,7 @@ from factmill.flows.serving.schedule_slots import (
     find_deployment,
     find_newest_slot,
     keep_interval_anchors,
-    resume_interrupted_runs,
+    resume_runs_and_tell_if_scheduled,
     start_one_run_and_cancel_missed_runs,
 )
 
@@ -181,8 +181,10 @@ def test_run_interrupted_with_serve_resumes_once(standing: Standing, client: Syn
     end(pending, "PENDING", "Pending")
     end(user, "CANCELLED", "Cancelled")
     end(done, "COMPLETED", "Completed")
-    assert resume_interrupted_runs(client, known, [], said.append)  # run a has the deployment's own parameters
-    assert not resume_interrupted_runs(client, known, [], said.append)
+    assert resume_runs_and_tell_if_scheduled(
+        client, known, [], said.append
+    )  # run a has the deployment's own parameters
+    assert not resume_runs_and_tell_if_scheduled(client, known, [], said.append)
     again = [each for each in runs_of(standing, known) if each["state_type"] == "SCHEDULED"]
     assert sorted(each["parameters"]["letter"] for each in again) == ["a", "c", "d"]
     assert sorted(said) == [f"run {letter}: was interrupted with factmill serve; resuming it now" for letter in "acd"]
@@ -207,7 +209,7 @@ def test_run_crashing_serve_repeatedly_resumes_limited_times(standing: Standing,
         for each in runs_of(standing, known):
             if each["state_type"] == "SCHEDULED":
                 standing.ask(f"/flow_runs/{each['id']}/set_state", state={"type": "CRASHED"}, force=True)
-        resume_interrupted_runs(client, known, [], said.append)
+        resume_runs_and_tell_if_scheduled(client, known, [], said.append)
     assert said == [
         *["poison: was interrupted with factmill serve; resuming it now"] * 2,
         *["poison: was killed together with factmill serve 3 times, so it is not resumed; start it by hand"] * 2,
@@ -219,7 +221,7 @@ def test_interrupted_run_with_outdated_parameters_fails_by_name(standing: Standi
     known = deploy(client, "outdated", None, said)
     result = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
     standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **result)
-    assert not resume_interrupted_runs(client, known, [], said.append)
+    assert not resume_runs_and_tell_if_scheduled(client, known, [], said.append)
     (run,) = runs_of(standing, known)
     assert run["state_name"] == "Failed"
     assert "cannot be resumed" in said[0]
@@ -287,7 +289,7 @@ def test_pending_run_resumes_after_serve_stop_despite_deletion_by_server(
     asyncio.run(pause())
     assert standing.ask(f"/flow_runs/{run['id']}")["state"]["name"] == "Stopped"
     said: list[str] = []
-    assert resume_interrupted_runs(client, known, [], said.append)
+    assert resume_runs_and_tell_if_scheduled(client, known, [], said.append)
     assert said == [f"{run['name']}: was interrupted with factmill serve; resuming it now"]
 
 
@@ -323,6 +325,6 @@ def test_server_problem_fails_no_run_awaiting_resume(standing: Standing, client:
     with closing(Loopback()) as web, temporary_settings({PREFECT_API_URL: f"{web.url}/api"}):
         web.handle = lambda seen: answers.get(seen.path.rpartition("/")[2], {"status": 404, "json": {}})
         with get_client(sync_client=True) as troubled, pytest.raises(PrefectHTTPStatusError):
-            resume_interrupted_runs(troubled, known, [], said.append)
+            resume_runs_and_tell_if_scheduled(troubled, known, [], said.append)
         assert web.seen[-1].path.endswith("/create_flow_run")
     assert said == []

@@ -10,7 +10,7 @@ from factmill.tasks.granola.description_parsing import (
     load_description_word_lists,
     read_description_head,
     read_kinds_of_thing_described,
-    tidy_description,
+    simplify_to_first_sentence,
 )
 
 
@@ -78,13 +78,13 @@ def test_leading_nationality_is_removed(phrase: str, is_found: bool, rest: str) 
     ],
 )
 def test_tidying_removes_brackets_and_full_stops_and_shortens_sentences(text: str, expected: str) -> None:
-    assert tidy_description(text) == expected
+    assert simplify_to_first_sentence(text) == expected
 
 
 @given(st.text(max_size=80))
 def test_reading_any_text_never_raises(text: str) -> None:
     read_kinds_of_thing_described(text)
-    assert read_description_head(tidy_description(text)).noun in {"", *load_description_word_lists().kinds}
+    assert read_description_head(simplify_to_first_sentence(text)).noun in {"", *load_description_word_lists().kinds}
 
 
 def test_kinds_expected_by_relations_exist_in_word_lists() -> None:

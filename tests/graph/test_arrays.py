@@ -25,10 +25,10 @@ from factmill.tasks.graph.arrays import (
 )
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 from factmill.tasks.text.values.wikidata_literals import (
-    NumberWithUnit,
     PartialDate,
-    compute_xsd_datetime_key,
-    hash_number,
+    WantedNumberWithUnit,
+    compute_xsd_datetime_day_key,
+    hash_canonical_number,
 )
 
 EDGES = {(5, 31, 7), (5, 17, 7), (5, 31, 3), (900, 17, 5), (7, 17, 7), (3, 31, 7)}
@@ -60,7 +60,11 @@ def test_literals_are_grouped_by_item_with_property_key_and_precision(tmp_path: 
     assert found.offsets.tolist() == [0, 0, 0, 2, 3, 3]
     assert found.properties.tolist() == [4, 3, 2]
     assert found.claims.tolist() == [4, 4, 2]
-    assert found.keys.tolist() == [hash_number("1.5"), compute_xsd_datetime_key("1952-00-00T00:00:00Z"), 19520311]
+    assert found.keys.tolist() == [
+        hash_canonical_number("1.5"),
+        compute_xsd_datetime_day_key("1952-00-00T00:00:00Z"),
+        19520311,
+    ]
     assert found.precisions.tolist() == [0, 9, 11]
 
 
@@ -216,7 +220,7 @@ def test_graph_of_older_version_is_queried_through_its_table(
     old = manifest.model_copy(update={"files": files})
     dates = [PartialDate(1952, 3), PartialDate(1237), PartialDate(1237)]
     asked = (np.array([5, 5, 7]), dates, frozenset({569, 571}), PathSearchOptions(always_two_hops=True))
-    numbers = (np.array([5]), [NumberWithUnit("7.5")], frozenset({1082}), PathSearchOptions())
+    numbers = (np.array([5]), [WantedNumberWithUnit("7.5")], frozenset({1082}), PathSearchOptions())
     new = [graph.find_literal_paths(*asked), graph.find_literal_paths(*numbers)]
     for name in manifest.files.keys() - old.files.keys():
         (folder / name).unlink()

@@ -32,7 +32,7 @@ from factmill.tasks.graph.loading import compiling
 from factmill.tasks.graph.loading.compiling import compile_kernel
 from factmill.tasks.graph.lookup import WikidataGraph
 from factmill.tasks.graph.paths import find_item_paths
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, hash_number
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit, hash_canonical_number
 
 Make = Callable[..., WikidataGraph]
 
@@ -124,7 +124,7 @@ WANTED_DATES = st.sampled_from(
     ]
 )
 WANTED_NUMBERS = st.builds(
-    NumberWithUnit, st.sampled_from(["1.5", "-7", "0", "1200", "8"]), st.none() | st.sampled_from([11573, HUGE])
+    WantedNumberWithUnit, st.sampled_from(["1.5", "-7", "0", "1200", "8"]), st.none() | st.sampled_from([11573, HUGE])
 )
 COUNTED = st.sets(st.sampled_from([569, 1082, 585, 17, 999]), max_size=4)
 
@@ -247,8 +247,8 @@ def test_empty_batch_and_empty_graph_yield_no_paths(tmp_path: Path) -> None:
 
 def test_numbers_with_equal_keys_are_compared_before_hop_counts_as_found(tmp_path: Path) -> None:
     literals = [Literal(1, 1082, None, None, "8"), Literal(2, 1082, None, None, "7")]
-    graph = SmallGraph(tmp_path, {(1, 17, 2)}, literals, keys={0: hash_number("7")})
-    paths, outcomes = rows_of(graph.find_literals([(1, NumberWithUnit("7"))], {1082}, PathSearchOptions()))
+    graph = SmallGraph(tmp_path, {(1, 17, 2)}, literals, keys={0: hash_canonical_number("7")})
+    paths, outcomes = rows_of(graph.find_literals([(1, WantedNumberWithUnit("7"))], {1082}, PathSearchOptions()))
     assert [(row[1], row[2], row[7]) for row in paths] == [(2, 2, "7")]
     assert outcomes == [(0, "found", 1, 1)]
 
@@ -259,7 +259,9 @@ def test_number_in_other_unit_does_not_stop_search_at_one_hop(tmp_path: Path) ->
 
     def hops(unit: int | None) -> list[int]:
         return (
-            graph.find_literals([(1, NumberWithUnit("7", unit))], {2048}, PathSearchOptions()).paths["hops"].to_pylist()
+            graph.find_literals([(1, WantedNumberWithUnit("7", unit))], {2048}, PathSearchOptions())
+            .paths["hops"]
+            .to_pylist()
         )
 
     assert (hops(None), hops(11573), hops(174728), hops(199)) == ([1], [1], [2], [])
@@ -308,7 +310,7 @@ def test_objects_of_wrong_count_or_mixed_kinds_are_rejected(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="as many objects as subjects"):
         find_item_paths(graph.arrays, np.array([1, 2]), np.array([1]), ALL)
     with pytest.raises(ValueError, match="dates or only numbers"):
-        graph.find_literals([(1, PartialDate(1952)), (1, NumberWithUnit("1"))], {569}, ALL)  # type: ignore[list-item]
+        graph.find_literals([(1, PartialDate(1952)), (1, WantedNumberWithUnit("1"))], {569}, ALL)  # type: ignore[list-item]
 
 
 PEOPLE = """
@@ -337,7 +339,9 @@ def test_loaded_graph_finds_paths_in_its_own_item_numbers(make_graph: Make) -> N
         (0, 1, None, 569, None, None, "q42-A", "1952-03-11T00:00:00Z", 11, None, None),
         (0, 2, 691283, 69, 2196, 585, "q691283-B", "1952-00-00T00:00:00Z", None, None, "3500"),
     ]
-    numbers = graph.find_literal_paths(np.array([42]), [NumberWithUnit("3500")], frozenset([2196]), PathSearchOptions())
+    numbers = graph.find_literal_paths(
+        np.array([42]), [WantedNumberWithUnit("3500")], frozenset([2196]), PathSearchOptions()
+    )
     assert [row[:8] for row in rows_of(numbers)[0]] == [(0, 2, 691283, 69, 2196, None, "q691283-B", "3500")]
 
 
@@ -418,7 +422,12 @@ EACH_WANTED = [
         PartialDate(1900),
         PartialDate(2100),
     ],
-    [NumberWithUnit("7"), NumberWithUnit("7", 11573), NumberWithUnit("-1"), NumberWithUnit("999")],
+    [
+        WantedNumberWithUnit("7"),
+        WantedNumberWithUnit("7", 11573),
+        WantedNumberWithUnit("-1"),
+        WantedNumberWithUnit("999"),
+    ],
 ]
 EACH_OPTIONS = [
     PathSearchOptions(always_two_hops=all_hops, max_paths=most_paths)

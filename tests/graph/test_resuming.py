@@ -168,7 +168,7 @@ def test_ctrl_c_during_query_raises_keyboard_interrupt(loads: Loads, monkeypatch
     def interrupt(*_: object) -> None:
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr(load_module, "write_tables_count_stored_and_left_out", interrupt)
+    monkeypatch.setattr(load_module, "write_tables_count_rows_and_drop_reasons", interrupt)
     with pytest.raises(KeyboardInterrupt):
         loads.run()
 

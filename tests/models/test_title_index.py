@@ -16,7 +16,7 @@ from factmill.tasks.models.embedders import CharNgramEmbedder
 from factmill.tasks.models.title_index import (
     TitleEmbeddingIndex,
     find_nearest_titles,
-    iterate_titles,
+    iterate_dump_titles,
     open_or_build_title_index,
 )
 
@@ -70,7 +70,7 @@ def test_titles_are_parsed_as_in_wikimedia_dumps(
 ) -> None:
     path = tmp_path / "list"
     path.write_bytes(gzip.compress(written.encode()) if is_gzipped else written.encode())
-    assert list(iterate_titles(path)) == titles
+    assert list(iterate_dump_titles(path)) == titles
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_invalid_title_list_is_rejected(tmp_path: Path, data: bytes, text: str) 
     path = tmp_path / "list"
     path.write_bytes(data)
     with pytest.raises(SourceError, match=text):
-        list(iterate_titles(path))
+        list(iterate_dump_titles(path))
 
 
 def test_empty_missing_and_changed_title_lists_are_rejected(tmp_path: Path) -> None:

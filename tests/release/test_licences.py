@@ -11,7 +11,7 @@ from support.builds.released import fanout_tables, multihal_row
 
 from factmill.tasks.biokalma.release import BIOKALMA_RELEASE
 from factmill.tasks.core.publishing.release_spec import (
-    SourcePage,
+    SourceArticleRevision,
     format_wikipedia_name,
     get_wikipedia_url_or_embedded_marker,
 )
@@ -79,7 +79,7 @@ def test_pages_link_to_wiki_read_by_build(service: str, source: str, before: str
     lock = {"services": {"wikipedia": service}}
     assert format_wikipedia_name(lock) == source
     (page,) = SLAQ_RELEASE.list_pages({"Topic": "Wien", "revid": 7}, get_wikipedia_url_or_embedded_marker(lock))
-    assert page == SourcePage("Wien", "7", f"{before}?title=Wien&oldid=7")
+    assert page == SourceArticleRevision("Wien", "7", f"{before}?title=Wien&oldid=7")
     (page,) = BIOKALMA_RELEASE.list_pages(
         {"text_pages": ["Wien, revision 7"]}, get_wikipedia_url_or_embedded_marker(lock)
     )

@@ -11,12 +11,12 @@ from support.docs.chromium import open_filtered
 from support.docs.read_page import ReadPage
 
 from factmill.tasks.diff.core.changes import (
+    BenchmarkRowLabels,
     ChangeCause,
     ColumnValueChange,
     InputChange,
     RowChange,
-    RowDisplay,
-    RowDrop,
+    RowDropInOneBuild,
 )
 from factmill.tasks.reports.diff_page import (
     CHANGES_RENDERERS,
@@ -49,7 +49,9 @@ def test_row_repeats_no_change_of_input_that_page_lists() -> None:
 
 def test_input_shows_only_entries_that_differ_with_labels_of_groups() -> None:
     limits = InputChange(ChangeCause("parameter", "limits"), {"P19": 3, "P176": 0, "P40": 2}, {"P19": 3, "P176": 1})
-    page = render_changes_html(make_diff(inputs=[limits], display=RowDisplay(group_labels={"P176": "manufacturer"})))
+    page = render_changes_html(
+        make_diff(inputs=[limits], display=BenchmarkRowLabels(group_labels={"P176": "manufacturer"}))
+    )
     cell = page.partition('data-label="before → after"><span>')[2].partition("</span>")[0]
     assert cell == "<bdi>manufacturer (P176): 0 → 1</bdi><br><bdi>P40: 2 → not set</bdi>"
 
@@ -58,7 +60,7 @@ def test_columns_have_the_headings_and_values_of_other_pages() -> None:
     knowledge = [{"qid": "Q7259", "pid": "P569", "property": "date of birth", "value": "1815-12-10"}]
     columns = (ColumnValueChange("path", ["a", "b"], ["a"]), ColumnValueChange("least_score", 1, 2, "x_side"))
     row = RowChange("changed", "x-1", "x-1", (ChangeCause("code", "x"),), columns, {"known": knowledge, "path": ["a"]})
-    display = RowDisplay({"known": "knowledge", "path": "way"}, frozenset({"path"}))
+    display = BenchmarkRowLabels({"known": "knowledge", "path": "way"}, frozenset({"path"}))
     page = render_changes_html(make_diff(rows=[row], display=display))
     assert '<dt>knowledge</dt><dd><bdi dir="auto">date of birth 1815-12-10</bdi></dd>' in page
     for name, before, after in (("way", "a → b", "a"), ("least score (x side)", "1", "2")):
@@ -72,12 +74,12 @@ def test_columns_have_the_headings_and_values_of_other_pages() -> None:
 def test_column_whose_shown_values_are_alike_keeps_its_ids() -> None:
     old, new = ([{"statement": f"Q1-{at}", "qid": f"Q{at}", "value": "1815"}] for at in (1, 2))
     row = RowChange("changed", "x-1", "x-1", (ChangeCause("code", "x"),), (ColumnValueChange("known", old, new),))
-    page = render_changes_html(make_diff(rows=[row], display=RowDisplay({"known": "knowledge"})))
+    page = render_changes_html(make_diff(rows=[row], display=BenchmarkRowLabels({"known": "knowledge"})))
     assert "Q1-1" in page and "Q1-2" in page
 
 
 def test_cause_of_all_rows_and_reason_of_reject_are_said_once() -> None:
-    fate = RowDrop("before", "evolve", "no_reply", "no_reply: none is written")
+    fate = RowDropInOneBuild("before", "evolve", "no_reply", "no_reply: none is written")
     rows = [RowChange("added", f"x-{n}", "", (ChangeCause("parameter", "limit", "1 → 3"),), fate=fate) for n in (1, 2)]
     page = render_changes_html(make_diff(rows=rows))
     assert page.count("<bdi>parameter limit</bdi>: ") == 1 and "<dt>cause</dt>" not in page
@@ -102,7 +104,7 @@ def test_megabyte_names_are_shortened(name: str = "n" * 1_000_000) -> None:
         f"{name}2",
         (cause,),
         (ColumnValueChange("text", name, "short"),),
-        fate=RowDrop("after", "s", name, name),
+        fate=RowDropInOneBuild("after", "s", name, name),
     )
     page = render_changes_html(make_diff(rows=[row], inputs=[InputChange(cause, name, name)]))
     assert len(page) < 60_000

@@ -16,7 +16,7 @@ from factmill.tasks.errors import SourceError
 from factmill.tasks.storage import source_files
 from factmill.tasks.storage.source_files import (
     SourceFile,
-    format_unused_files,
+    format_unused_files_note,
     iterate_numbered_csv_rows,
     iterate_numbered_json_values,
     iterate_numbered_parquet_rows,
@@ -235,5 +235,7 @@ def test_unused_files_are_reported_except_non_data_files(tmp_path: Path) -> None
     file(tmp_path, "", "README.md")
     used = [tmp_path / "00.json"]
     result = ", ".join(f"{number:02}.json" for number in range(1, 9))
-    assert format_unused_files([tmp_path], used, "for a reason") == [f"not used, for a reason: {result} and 3 more"]
-    assert format_unused_files(used, used, "for a reason") == []
+    assert format_unused_files_note([tmp_path], used, "for a reason") == [
+        f"not used, for a reason: {result} and 3 more"
+    ]
+    assert format_unused_files_note(used, used, "for a reason") == []

@@ -9,10 +9,10 @@ from toy_benchmark import COUNTRIES, CountryQuestion
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.evaluation.rows import (
+    AnswerScore,
     EvaluationMetric,
     EvaluationPrediction,
     EvaluationQuestion,
-    EvaluationScore,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure
@@ -135,14 +135,14 @@ def measure_countries(judged: pa.Table, inputs: CountryEvaluationInputs) -> tupl
         ],
         inputs.params.seed,
     )
-    return make_arrow_table(EvaluationScore, scores), metrics
+    return make_arrow_table(AnswerScore, scores), metrics
 
 
-def score(rows: Iterable[JudgedCountry]) -> Iterator[EvaluationScore]:
+def score(rows: Iterable[JudgedCountry]) -> Iterator[AnswerScore]:
     for row in rows:
         kept = {name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "detail")}
         value = None if row.is_right is None else float(row.is_right)
-        yield EvaluationScore(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
+        yield AnswerScore(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
 
 
 def list_items(_: pa.Table) -> list[AnswerShownInReport]:
@@ -162,7 +162,7 @@ COUNTRIES_EVALUATION = Evaluation(
     recipe="toy_evaluation:COUNTRIES_EVALUATION",
     tables={
         "countries_answers": JudgedCountry,
-        "countries_scores": EvaluationScore,
+        "countries_scores": AnswerScore,
         "evaluation_metrics": EvaluationMetric,
     },
     main_table="countries_answers",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from factmill.tasks.text.text_normalization import (
     contains_whole_words,
-    fold_case_and_accents,
+    fold_case_accents_and_punctuation,
     normalize_answer,
     normalize_answer_to_singular,
     normalized_words,
@@ -75,8 +75,8 @@ def test_ascii_text_is_normalized_like_non_ascii_text(mark: str) -> None:
     ],
 )
 def test_folding_ignores_accents_quotes_and_dashes(text: str, folded: str) -> None:
-    assert fold_case_and_accents(text) == folded
-    assert fold_case_and_accents(folded) == folded
+    assert fold_case_accents_and_punctuation(text) == folded
+    assert fold_case_accents_and_punctuation(folded) == folded
 
 
 @pytest.mark.parametrize(

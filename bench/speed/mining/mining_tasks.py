@@ -267,7 +267,7 @@ def save_pairs_of_literals(
 def find_literals(name: str, home: str, work: str, kind: str, sets: int) -> Result:
     """Time paths to dates, years of dates, or numbers with warm pages; set 0 does not count."""
     from factmill.tasks.core.wikidata_paths import PathSearchOptions
-    from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+    from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
     read_pages(Path(home) / name)
     graph, _ = _open_ours(name, home)
@@ -276,7 +276,7 @@ def find_literals(name: str, home: str, work: str, kind: str, sets: int) -> Resu
     seconds, cpu, paths, digest = [], [], [], hashlib.sha256()
     for number in range(sets):
         subjects, values = np.load(Path(work) / f"{'numbers' if kind == 'numbers' else 'dates'}-{number}.npy")
-        wanted: Any = [NumberWithUnit(str(value)) for value in values.tolist()]
+        wanted: Any = [WantedNumberWithUnit(str(value)) for value in values.tolist()]
         if kind != "numbers":
             days = values.astype("datetime64[D]").tolist()
             wanted = [PartialDate(day.year, *((day.month, day.day) if kind == "dates" else ())) for day in days]

@@ -41,11 +41,11 @@ from factmill.tasks.text.reply_wrappers import strip_surrounding_emoji
 from factmill.tasks.text.sentences import SENTENCE_OPENING_WORDS, split_sentences
 from factmill.tasks.text.text_normalization import (
     contains_whole_words,
-    fold_case_and_accents,
+    fold_case_accents_and_punctuation,
     normalize_answer,
     normalize_answer_to_singular,
 )
-from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import find_answer_and_missing_parts, index_text
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose, is_same_date, states_date
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
@@ -105,14 +105,20 @@ def list_names_values_and_labels(pieces: Iterable[PersonKnowledgePiece], names: 
 _NAME_EDGES = ",.;:()\"'“”"
 
 
-def names_person(text: str, name: str, other_name: str) -> bool:
+def names_person_of_pair(text: str, name: str, other_name: str) -> bool:
     """True when a text names a person, as distinct from the other; "Oscar and Richard Hertwig" names both."""
-    folded, full, longer = fold_case_and_accents(text), fold_case_and_accents(name), fold_case_and_accents(other_name)
+    folded, full, longer = (
+        fold_case_accents_and_punctuation(text),
+        fold_case_accents_and_punctuation(name),
+        fold_case_accents_and_punctuation(other_name),
+    )
     # "Johann Strauss II" names only the son
     if contains_whole_words(folded.replace(longer, " ") if full != longer and full in longer else folded, full):
         return True
-    shared = {word.strip(_NAME_EDGES) for word in fold_case_and_accents(other_name).split()}
-    own = {fold_case_and_accents(word.strip(_NAME_EDGES)) for word in name.split() if word[:1].isupper()} - shared
+    shared = {word.strip(_NAME_EDGES) for word in fold_case_accents_and_punctuation(other_name).split()}
+    own = {
+        fold_case_accents_and_punctuation(word.strip(_NAME_EDGES)) for word in name.split() if word[:1].isupper()
+    } - shared
     return any(len(word) > 1 and contains_whole_words(folded, word) for word in own)
 
 
@@ -146,12 +152,12 @@ def extract_checked_added_sentence(
         return UnreadableCompletion(
             f"adds: the added sentence says {foreign!r}, which is no part of the fact it was to tell"
         )
-    rest = fold_case_and_accents(added)
-    for value in sorted((fold_case_and_accents(piece.value) for piece in wanted), key=len, reverse=True):
+    rest = fold_case_accents_and_punctuation(added)
+    for value in sorted((fold_case_accents_and_punctuation(piece.value) for piece in wanted), key=len, reverse=True):
         rest = rest.replace(value, " ")
     own = names.get(wanted[0].qid, "")
     for other in (name for qid, name in names.items() if qid != wanted[0].qid):
-        if names_person(rest, other, own) and not names_person(rest, own, other):
+        if names_person_of_pair(rest, other, own) and not names_person_of_pair(rest, own, other):
             return UnreadableCompletion(f"wrong_person: the added sentence names {other}, expected {own}")
     return added
 
@@ -201,7 +207,7 @@ def mentions_value(sentence: str, piece: PersonKnowledgePiece) -> bool:
     """
     if piece.value_qid is None and (date_stated := states_date(sentence, piece.value)) is not None:
         return date_stated
-    return contains_whole_words(*map(fold_case_and_accents, (sentence, _QUALIFIER.sub("", piece.value))))
+    return contains_whole_words(*map(fold_case_accents_and_punctuation, (sentence, _QUALIFIER.sub("", piece.value))))
 
 
 def _normalise_spaces_and_unicode(text: str) -> str:
@@ -310,8 +316,8 @@ def _is_piece_stated(piece: PersonKnowledgePiece, sentence: str, text: str, name
         return False
     if piece.value_qid in names:
         others = [name for qid, name in names.items() if qid != piece.value_qid]
-        return names_person(text, names[piece.value_qid], others[0] if others else "")
-    return find_answer_in_text(piece.value, index_text(sentence)).found is True
+        return names_person_of_pair(text, names[piece.value_qid], others[0] if others else "")
+    return find_answer_and_missing_parts(piece.value, index_text(sentence)).found is True
 
 
 MIN_ASKED_SHARE = 0.5
@@ -353,7 +359,7 @@ def check_pair_question(
     if len(set(asked)) < len(asked):
         return UnreadableCompletion("repeated: the question asks the same twice")
     for name, other in ((names[0], names[1]), (names[1], names[0])):
-        if not names_person(question, name, other):
+        if not names_person_of_pair(question, name, other):
             return UnreadableCompletion(f"person_missing: the question does not name {name}")
     if foreign := find_unsupported_name_or_value(question, list_names_values_and_labels(pieces, names)):
         return UnreadableCompletion(

@@ -95,7 +95,7 @@ class _CitationReadPosition:
     """True right after the first QID, where a name may follow."""
 
 
-class _NamesBySpelling:
+class _LabelsBySpelling:
     """Names by their possible spellings, the longest first."""
 
     def __init__(self) -> None:
@@ -117,13 +117,13 @@ class _NamesBySpelling:
                     yield name, start + length
 
 
-class KnowledgePieceIndex:
+class KnowledgeSpellingIndex:
     """Index of pieces by person, property and value."""
 
     def __init__(self, pieces: Sequence[PersonKnowledgePiece]) -> None:
         """Index pieces; of pieces with the same spelling the first counts."""
-        self._properties: defaultdict[str, _NamesBySpelling] = defaultdict(_NamesBySpelling)
-        self._values: defaultdict[tuple[str, str], _NamesBySpelling] = defaultdict(_NamesBySpelling)
+        self._properties: defaultdict[str, _LabelsBySpelling] = defaultdict(_LabelsBySpelling)
+        self._values: defaultdict[tuple[str, str], _LabelsBySpelling] = defaultdict(_LabelsBySpelling)
         for piece in pieces:
             for names, label, item_id in (
                 (self._properties[piece.qid], piece.property, piece.pid),
@@ -291,7 +291,7 @@ def read_sentences_and_citations(
     `is_nested`: a citation inside another one is part of its text, as in annotated paragraphs; else it is malformed.
     """
     shown = normalise_entities_brackets_and_spaces(answer)
-    brackets = list(_read_citation_brackets(shown, KnowledgePieceIndex(pieces), is_nested))
+    brackets = list(_read_citation_brackets(shown, KnowledgeSpellingIndex(pieces), is_nested))
     text = _remove_brackets_and_set_offsets(shown, brackets)
     # no sentence spans a line break
     sentences = [sentence for line in text.split("\n") for sentence in split_sentences(line)]
@@ -316,7 +316,7 @@ def read_sentences_and_citations(
     return CitedAnswer(answer, sentences or [""], citations)
 
 
-def _read_citation_brackets(shown: str, known: KnowledgePieceIndex, is_nested: bool) -> Iterator[_CitationBracket]:
+def _read_citation_brackets(shown: str, known: KnowledgeSpellingIndex, is_nested: bool) -> Iterator[_CitationBracket]:
     """Yield the brackets of a folded answer that open like a citation, without those inside another."""
     flat = shown.translate(_FULL_WIDTH_MARKS)
     closing: dict[int, int] = {}
@@ -353,7 +353,7 @@ def _read_citation_brackets(shown: str, known: KnowledgePieceIndex, is_nested: b
 
 
 def _read_citation_bracket(
-    flat: str, start: int, closed: int | None, following: int, known: KnowledgePieceIndex
+    flat: str, start: int, closed: int | None, following: int, known: KnowledgeSpellingIndex
 ) -> _CitationBracket:
     """Read a bracket that opens like a citation; `closed`: end of its partner, `following`: start of the next."""
     head = _CITATION_HEAD.match(flat, start)
@@ -372,7 +372,7 @@ def _read_citation_bracket(
 
 
 def _iterate_all_bracket_parts_and_faults(
-    flat: str, at: int, end: int, qid: str, known: KnowledgePieceIndex
+    flat: str, at: int, end: int, qid: str, known: KnowledgeSpellingIndex
 ) -> Iterator[tuple[CitedPropertyValue, MalformedReason]]:
     """Yield the parts of a bracket that the graph does not have as a whole; `end`: after its closing bracket."""
     labels = list(_iterate_label_spans_and_value_starts(flat, at, end, known))
@@ -398,7 +398,7 @@ def _iterate_all_bracket_parts_and_faults(
 
 
 def _iterate_label_spans_and_value_starts(
-    flat: str, at: int, end: int, known: KnowledgePieceIndex
+    flat: str, at: int, end: int, known: KnowledgeSpellingIndex
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the start and end of each property's label, and the start of its value."""
     last = at

@@ -27,9 +27,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, PersonRelationCandidate
+from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, ScoredRelationOfPerson
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
-from factmill.tasks.text.text_normalization import fold_case_and_accents
+from factmill.tasks.text.text_normalization import fold_case_accents_and_punctuation
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 CoherenceScale = Literal["softmax", "range"]
@@ -56,14 +56,14 @@ def count_pools_by_relation(pools: Iterable[Iterable[PersonKnowledgePiece]]) -> 
     return Counter(pid for pool in pools for pid in {piece.pid for piece in pool})
 
 
-def compute_relation_specificity(count: int, graph_count: int) -> float:
+def compute_inverse_graph_frequency(count: int, graph_count: int) -> float:
     """Return log(2N / Count) of a relation in `count` of the 2N `graphs`; ValueError unless 1 ≤ count ≤ graphs."""
     if not 1 <= count <= graph_count:
         raise ValueError(f"the relation occurs in {count} of {graph_count} graphs; expected 1 to {graph_count}")
     return math.log(graph_count / count)
 
 
-def compute_coherence(perplexities: Sequence[float | None], scale: CoherenceScale) -> list[float]:
+def compute_coherence_among_candidates(perplexities: Sequence[float | None], scale: CoherenceScale) -> list[float]:
     """Return the coherence of each candidate of a round; ValueError for a perplexity that is not above 0.
 
     None, for a text that could not be scored, counts as ∞; a value below 1, which no probability gives, as 1. On the
@@ -102,14 +102,14 @@ def choose_piece_or_missing_perplexities(
     if unknown := [at for at in running if at not in perplexities]:
         return unknown
     if len(perplexities) == len(pieces):
-        shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale)
+        shares = compute_coherence_among_candidates([perplexities[at] for at in range(len(pieces))], scale)
         return min(
             running, key=lambda at: (-_combine_specificity_and_coherence(specificity[at], shares[at], alpha), order[at])
         )
     raw = {at: _compute_raw_coherence(perplexity, scale) for at, perplexity in perplexities.items()}
     lows, highs = (
         {at: alpha * specificity[at] + (1 - alpha) * factor * raw[at] for at in running}
-        for factor in _bound_coherence_factor(list(raw.values()), len(pieces), scale)
+        for factor in _bound_raw_to_coherence_factor(list(raw.values()), len(pieces), scale)
     )
     best = min(running, key=lambda at: (-lows[at], order[at]))
     is_sure = all(
@@ -127,15 +127,17 @@ def list_candidates_tried_then_by_score(
     tried: Sequence[int],
     alpha: float,
     scale: CoherenceScale,
-) -> list[PersonRelationCandidate]:
+) -> list[ScoredRelationOfPerson]:
     """Return a round's candidates with their known scores: those tried, in order, then by score, else by specificity.
 
     Coherence depends on all candidates, so it and the score are given only where all perplexities are known.
     """
     is_whole = len(perplexities) == len(pieces)
-    shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale) if is_whole else []
+    shares = (
+        compute_coherence_among_candidates([perplexities[at] for at in range(len(pieces))], scale) if is_whole else []
+    )
     candidates = [
-        PersonRelationCandidate(
+        ScoredRelationOfPerson(
             qid=piece.qid,
             pid=piece.pid,
             value=piece.value,
@@ -242,8 +244,8 @@ def _get_value_label_key(piece: PersonKnowledgePiece) -> tuple[str, str, str]:
 
 def _is_value_namesake_of_either_person(piece: PersonKnowledgePiece, names: Mapping[str, str]) -> bool:
     """True when a piece's value has the name of one of the two people but is another item."""
-    folded = map(fold_case_and_accents, names.values())
-    return piece.value_qid not in names and fold_case_and_accents(piece.value) in folded
+    folded = map(fold_case_accents_and_punctuation, names.values())
+    return piece.value_qid not in names and fold_case_accents_and_punctuation(piece.value) in folded
 
 
 def _get_equivalence_key(piece: PersonKnowledgePiece) -> tuple[str, str, str | None, str]:
@@ -259,7 +261,7 @@ def _compute_raw_coherence(perplexity: float | None, scale: CoherenceScale) -> f
     return math.exp(inverse) if scale == "softmax" else inverse
 
 
-def _bound_coherence_factor(known: Sequence[float], number: int, scale: CoherenceScale) -> tuple[float, float]:
+def _bound_raw_to_coherence_factor(known: Sequence[float], number: int, scale: CoherenceScale) -> tuple[float, float]:
     """Return the bounds of the factor that turns raw values into coherence, when only some of `number` are known."""
     if scale == "softmax":
         total, unknown = math.fsum(known), number - len(known)

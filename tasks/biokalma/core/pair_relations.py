@@ -44,7 +44,7 @@ class PairRelationCatalog:
 _NO_RELATIONS = PairRelationCatalog({}, (), {}, {})
 
 
-def parse_pair_relations(
+def parse_pair_relations_csv(
     text: str, file: str = _FILE, known: PairRelationCatalog = _NO_RELATIONS
 ) -> PairRelationCatalog:
     """Parse a list of relations (CSV), which adds to the `known` ones; SettingsError names the file and the malformed line."""

@@ -71,7 +71,7 @@ class PairWithInitialParagraph(PairWithKnowledgePools):
     """Licence of the paragraph (SPDX id, or "none stated")."""
 
 
-class RelationWithGraphCount(Row):
+class RelationWithPersonGraphCount(Row):
     """Number of people's graphs in which a relation occurs; the id is its PID (Equation 1)."""
 
     property: str
@@ -85,10 +85,10 @@ class RelationWithGraphCount(Row):
 class PairWithRelationCounts(PairWithInitialParagraph):
     """A pair with the counts of its relations over the whole build."""
 
-    relation_counts: list[RelationWithGraphCount]
+    relation_counts: list[RelationWithPersonGraphCount]
 
 
-class PersonRelationCandidate(StrictModel):
+class ScoredRelationOfPerson(StrictModel):
     """A relation of one person as a candidate of a round, with its scores (Equation 1)."""
 
     qid: str
@@ -118,7 +118,7 @@ class ParagraphEvolutionRound(StrictModel):
     """Pieces that the paragraph gained; after round 1 all of one relation."""
     sentence: str
     """The added sentence; in round 1 the annotated paragraph."""
-    candidates: list[PersonRelationCandidate]
+    candidates: list[ScoredRelationOfPerson]
     """Candidates: those tried, in order, the chosen one last; then by score, or by specificity where no score is known.
     Empty in round 1."""
     refused: list[str]

@@ -19,11 +19,11 @@ from factmill.tasks.biokalma.core.evaluation.rows import (
     CitationScorer,
     RatedBiokalmaPrediction,
     ScoredBiokalmaPrediction,
-    list_ratings,
+    list_answer_ratings,
 )
 from factmill.tasks.biokalma.core.evaluation.scoring import (
     LEXICAL_ALIGNER,
-    SentenceAndPiece,
+    SentenceAlignmentClaim,
     is_aligned_lexically,
     list_claims_of_citations_and_na_marks,
     make_entailment_pair,
@@ -38,7 +38,7 @@ from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     FrequentPieceGuesser,
     SettingGraphSelector,
     cluster_rows_by_pair_of_people,
-    make_oracle_answer,
+    make_oracle_answer_of_minimum_set,
     make_row_questions,
 )
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
@@ -58,7 +58,7 @@ from factmill.tasks.core.calls.wikidata import HUMAN_QID
 from factmill.tasks.core.completions import CITED_TEXT_FORMAT
 from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
 from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, BenchmarkAssetNames, BuildInputsAndSourceFiles
@@ -209,8 +209,8 @@ def add_empty_ratings(row: BiokalmaPrediction) -> RatedBiokalmaPrediction:
 
 
 def _choose_aligner(
-    claims: set[SentenceAndPiece], model: str | None, tools: LocalScoringModels
-) -> tuple[Callable[[SentenceAndPiece], bool], str]:
+    claims: set[SentenceAlignmentClaim], model: str | None, tools: LocalScoringModels
+) -> tuple[Callable[[SentenceAlignmentClaim], bool], str]:
     """Return the function that decides whether a claim holds (by a model or the rule), and its name."""
     if model is None:
         return is_aligned_lexically, LEXICAL_ALIGNER
@@ -322,7 +322,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     recipe="factmill.flows.evaluate.biokalma:evaluate_biokalma",
     tables={
         "biokalma_answers": ScoredBiokalmaPrediction,
-        "biokalma_scores": EvaluationScore,
+        "biokalma_scores": AnswerScore,
         "evaluation_metrics": EvaluationMetric,
     },
     main_table="biokalma_answers",
@@ -349,7 +349,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     question_model=BiokalmaQuestion,
     prediction_model=BiokalmaPrediction,
     completion_format=CITED_TEXT_FORMAT,
-    make_oracle=lambda _: lambda asked: make_oracle_answer(asked, _verbalise_with_loaded_wordings),
+    make_oracle=lambda _: lambda asked: make_oracle_answer_of_minimum_set(asked, _verbalise_with_loaded_wordings),
     make_guesser=make_biokalma_guesser,
     score_predictions=score_biokalma_predictions,
     compute_metrics=lambda answers, inputs: compute_biokalma_scores_and_metrics(answers, inputs.params),
@@ -361,7 +361,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
         instruction="How good is the text in this respect, from 1 to 5?",
         classes={"1": "worst", "2": "poor", "3": "fair", "4": "good", "5": "best"},
         is_ordinal=True,
-        list_judged_parts=list_ratings,
+        list_judged_parts=list_answer_ratings,
         prompts=tuple(JUDGE_PROMPTS.values()),
     ),
 )

@@ -30,7 +30,7 @@ from factmill.tasks.core.evaluation.scoring import (
     make_score_rows,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
-from factmill.tasks.core.measures.ratio_metrics import RatioOrF1MetricTerms, RatioTermsPerItem, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioOrF1TermsPerItem, RatioTermsPerItem, measure_ratio_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, format_metric_words, make_metric_series
 from factmill.tasks.evaluation.definition import AnswerShownInReport, EvaluationParams, PaperResult
 
@@ -91,7 +91,7 @@ def compute_biokalma_scores_and_metrics(
             rows = of_setting.filter(pa.array(there))
             scores.append(make_score_rows(rows, f"{MACRO}_{metric}", own.numerators[there]))
         for found, unit in (
-            *_make_rating_score_rows_and_scales(of_setting),
+            *_make_rating_score_rows_and_units(of_setting),
             *_make_retrieval_scores_and_score_unit(of_setting),
         ):
             scores.append(found)
@@ -136,7 +136,7 @@ def _make_micro_and_macro_ratio_terms(answers: pa.Table) -> dict[tuple[str, str]
 
 def _make_micro_and_macro_ratios(
     setting: str, answers: pa.Table, terms: Mapping[tuple[str, str], RatioTermsPerItem]
-) -> Iterator[RatioOrF1MetricTerms]:
+) -> Iterator[RatioOrF1TermsPerItem]:
     groups = {name: answers[name].to_pylist() for name in BIOKALMA_GROUPS}
     clusters = answers["cluster"].to_pylist()
     lacks_nothing = not terms[MICRO, NA_RECALL].denominators.any()
@@ -144,10 +144,10 @@ def _make_micro_and_macro_ratios(
         for kind in (MICRO, MACRO):
             if not (metric in _NA_METRICS and lacks_nothing):
                 parts = [terms[kind, each] for each in of]
-                yield RatioOrF1MetricTerms(setting, f"{kind}_{metric}", clusters, parts, groups)
+                yield RatioOrF1TermsPerItem(setting, f"{kind}_{metric}", clusters, parts, groups)
 
 
-def _make_rating_score_rows_and_scales(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
+def _make_rating_score_rows_and_units(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of each rating if a judge rated any; `unrated` gives the reason for a missing one."""
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return

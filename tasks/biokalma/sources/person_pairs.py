@@ -16,7 +16,7 @@ from typing import Any
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, parse_relation_wordings_by_pid
-from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog, parse_pair_relations
+from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog, parse_pair_relations_csv
 from factmill.tasks.biokalma.core.rows import PersonPair
 from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_wordings_by_label
 from factmill.tasks.core.rows import Reject
@@ -42,7 +42,7 @@ from factmill.tasks.storage.user_tables import CheckedUserTables, check_and_dige
 @cache
 def load_packaged_pair_relations() -> PairRelationCatalog:
     """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
-    return parse_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
+    return parse_pair_relations_csv(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
 
 
 RELATION_FILE = "relations"
@@ -53,7 +53,7 @@ RELATION_FILE = "relations"
 def load_packaged_and_user_pair_relations(source: SourceFile) -> PairRelationCatalog:
     """Return factmill's relations and those of a user's file, in the form of `data/lists/pair_relations.csv`."""
     text = load_source_text(source, "relations of pairs")
-    return parse_pair_relations(text, str(source.path), load_packaged_pair_relations())
+    return parse_pair_relations_csv(text, str(source.path), load_packaged_pair_relations())
 
 
 def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelationCatalog:
@@ -96,7 +96,7 @@ def find_pair_files_by_name(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         inside = [file for file in list_source_files(path) if file == path or file.suffix.lower() in _SUFFIXES]
-        found |= _index_files_and_require_unique_stems(
+        found |= _index_added_files_by_unique_stem(
             [file for file in inside if file == path or set(PERSON_PAIR_COLUMNS) <= set(peek_columns(file))], found
         )
     if not found:
@@ -106,7 +106,7 @@ def find_pair_files_by_name(paths: Sequence[Path]) -> dict[str, Path]:
     return {path.name: path for _, path in sorted(found.items())}
 
 
-def are_user_tables(paths: Sequence[Path]) -> bool:
+def are_other_than_pair_files(paths: Sequence[Path]) -> bool:
     """True if a file that is given directly, or every file of the folders, has other columns or another form than files of pairs."""
     given = [path for path in paths if path.is_file()]
     if any((columns := peek_columns(path)) and not set(PERSON_PAIR_COLUMNS) <= {*columns} for path in given):
@@ -119,7 +119,7 @@ def are_user_tables(paths: Sequence[Path]) -> bool:
 def pin_user_pairs(params: UserTableParams) -> CheckedUserTables:
     """Check and pin the tables of a source; SourceError as `check_and_digest_user_tables`, and where rows of two files would have equal ids."""
     tables = check_and_digest_user_tables(params, PAIR_FORM)
-    _index_files_and_require_unique_stems([file.path for file in tables.files], {})
+    _index_added_files_by_unique_stem([file.path for file in tables.files], {})
     return tables
 
 
@@ -185,7 +185,7 @@ def is_complete_name(name: str) -> bool:
     return len(words) > 1 or len(_CJK_CHARACTER.findall(name)) > 1
 
 
-def _index_files_and_require_unique_stems(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
+def _index_added_files_by_unique_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
     """Return stem → file (row ids begin with the stem); SourceError where two files share a stem."""
     added: dict[str, Path] = {}
     for path in sorted(paths):

@@ -21,7 +21,7 @@ from factmill.tasks.clients.anthropic_server import (
     convert_batch_line_to_openai_format,
     read_custom_id,
 )
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, load_job_files
+from factmill.tasks.clients.batch_jobs.job_files import JobStateFile, load_job_files
 from factmill.tasks.clients.batch_jobs.openai_batches import (
     BatchJobState,
     OpenAiBatchClient,
@@ -62,11 +62,11 @@ class AnthropicBatchClient(OpenAiBatchClient):
         """Return an empty id, since no file is ever uploaded."""
         return ""
 
-    async def has_lost_file(self, job: JobFile) -> bool:
+    async def has_lost_file(self, job: JobStateFile) -> bool:
         """True when the lines of a job were only in an earlier process."""
         return job.file_id not in self._contents
 
-    async def create(self, job: JobFile) -> str:
+    async def create(self, job: JobStateFile) -> str:
         """Create the batch of a job, or take one that an unanswered request created; return its id."""
         lines = [json.loads(line) for line in self._contents[job.file_id].split(b"\n") if line]
         requests = [
@@ -91,7 +91,7 @@ class AnthropicBatchClient(OpenAiBatchClient):
         del self._contents[job.file_id]
         return job_id
 
-    async def find_job(self, job: JobFile) -> str:
+    async def find_job(self, job: JobStateFile) -> str:
         """Return the id of the batch that an earlier request created for a job; empty where there is none.
 
         Waits while a batch that may be it has not ended. ServiceUnreachable when another key created it, or when nobody
@@ -124,7 +124,7 @@ class AnthropicBatchClient(OpenAiBatchClient):
             await get_current_budget_account().budget.sleep(pause_s)
         raise AssertionError("pauses have no end")
 
-    async def _search(self, job: JobFile) -> tuple[str, list[str]]:
+    async def _search(self, job: JobStateFile) -> tuple[str, list[str]]:
         """Return the id of the ended batch with a job's requests, or the ids of running ones that may have them."""
         known = {other.job_id for other in load_job_files(job.path.parent)} | self._foreign
         open_ids = []
@@ -161,7 +161,7 @@ class AnthropicBatchClient(OpenAiBatchClient):
                 return
             after = f"&after_id={quote(str(page.get('last_id') or listed[-1].get('id')), safe='')}"
 
-    async def _find_listed(self, job: JobFile) -> str | None:
+    async def _find_listed(self, job: JobStateFile) -> str | None:
         async for batch in self._list():
             if read_object_id(batch) == job.job_id:
                 return job.job_id

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from factmill.tasks import progress
 from factmill.tasks.clients.batch_jobs.job_files import (
     BatchJobsFolderAndRun,
-    JobFile,
     JobFilesOfOneQueue,
     JobModelAndServerSettings,
+    JobStateFile,
 )
 from factmill.tasks.clients.batch_jobs.jsonl import ParsedBatchResults, format_request_count, format_request_line
 from factmill.tasks.clients.batch_jobs.openai_batches import (
@@ -75,7 +75,7 @@ class BatchQueue:
         self._requests: dict[str, BatchRequestWithWaiters] = {}
         self._unassigned: list[BatchRequestWithWaiters] = []
         """Requests that are in no job yet."""
-        self._followed_jobs: set[JobFile] = set()
+        self._followed_jobs: set[JobStateFile] = set()
         self._submissions: set[RequestsSubmittedByThread] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
@@ -286,14 +286,14 @@ class BatchQueue:
         del self._unassigned[:taken]
         return requests, b"".join(lines)
 
-    async def _create(self, job: JobFile) -> None:
+    async def _create(self, job: JobStateFile) -> None:
         try:
             job.append(job=await self._remote.create(job))
         except UnprocessableFileError:
             self._files.delete(job)
             raise
 
-    async def _resume_job(self, job: JobFile) -> None:
+    async def _resume_job(self, job: JobStateFile) -> None:
         """Resume a job that is known from its file: one of an earlier process, or one whose answers others have read."""
         await asyncio.sleep(self._model.jobs.poll_s)  # other requests in it may arrive; it is read once
         if not job.job_id and (job_id := await self._remote.find_job(job)):
@@ -314,7 +314,7 @@ class BatchQueue:
             )
         await self._poll_until_ended(job)
 
-    def _requeue(self, job: JobFile) -> None:
+    def _requeue(self, job: JobStateFile) -> None:
         """Gather again the requests of a job that never reached the server."""
         requests = self._list_waiting(job)
         for request in requests:
@@ -323,12 +323,12 @@ class BatchQueue:
         self._files.delete(job)
         self._enqueue(requests)
 
-    def _list_waiting(self, job: JobFile) -> list[BatchRequestWithWaiters]:
+    def _list_waiting(self, job: JobStateFile) -> list[BatchRequestWithWaiters]:
         """Return the requests assigned to a job that still wait for an answer."""
         known = (self._requests.get(custom_id) for custom_id in sorted(job.open_ids))
         return [request for request in known if request and request.job is job]
 
-    async def _poll_until_ended(self, job: JobFile) -> None:
+    async def _poll_until_ended(self, job: JobStateFile) -> None:
         """Poll a job until it has ended, and read it."""
         last_progress = ""
         for pause_s in self._remote.iterate_poll_pauses():
@@ -355,7 +355,7 @@ class BatchQueue:
             await self._probe(job, lines)
             self._deliver_results(job, state, lines)
 
-    async def _probe(self, job: JobFile, lines: ParsedBatchResults) -> None:
+    async def _probe(self, job: JobStateFile, lines: ParsedBatchResults) -> None:
         """Probe singly what the server refuses in a job without naming it, before its lines are given up."""
         if not self._model.jobs.first_singly:
             return
@@ -373,7 +373,7 @@ class BatchQueue:
                 self._remote.settle_line_cost(request, CallResponse(None))
                 self._finish(request, found[1])
 
-    async def _handle_failed_job(self, job: JobFile, state: BatchJobState) -> None:
+    async def _handle_failed_job(self, job: JobStateFile, state: BatchJobState) -> None:
         """Handle a job that failed as a whole: make smaller ones where the server has too much in progress, else raise."""
         why = "; ".join(state.errors) or "the server gives no reason"
         is_full = _TOKEN_LIMIT_ERROR_CODE in why
@@ -389,7 +389,7 @@ class BatchQueue:
         await get_current_budget_account().budget.sleep(next(self._pauses))
         self._requeue(job)
 
-    def _deliver_results(self, job: JobFile, state: BatchJobState, lines: ParsedBatchResults) -> None:
+    def _deliver_results(self, job: JobStateFile, state: BatchJobState, lines: ParsedBatchResults) -> None:
         """Deliver the results of a job, and gather again the requests that it leaves unanswered."""
         again: list[BatchRequestWithWaiters] = []
         stop: dict[str, FactmillError] = {}
@@ -425,7 +425,7 @@ class BatchQueue:
             self._enqueue(again)
 
     def _deliver_or_retry(
-        self, request: BatchRequestWithWaiters, job: JobFile, answer: ServerResponse | None, state: BatchJobState
+        self, request: BatchRequestWithWaiters, job: JobStateFile, answer: ServerResponse | None, state: BatchJobState
     ) -> bool:
         """Deliver the result of a request; True where another job has to ask it again."""
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from factmill.tasks.clients.anthropic_server import make_server_client_of_model_kind
 from factmill.tasks.clients.batch_jobs.anthropic_batches import make_anthropic_or_openai_batch_client
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobModelAndServerSettings
+from factmill.tasks.clients.batch_jobs.job_files import JobModelAndServerSettings, JobStateFile
 from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatchClient
 from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
@@ -29,14 +29,14 @@ _KEY_COMMAND_REASON = "its key comes from key_command in the world's file, and f
 class InspectedJob:
     """A job, and its state at the server."""
 
-    job: JobFile
+    job: JobStateFile
     state: BatchJobState | None = None
     """None: it is not submitted, or the server does not tell."""
     trouble: str = ""
     """Why the server does not tell."""
 
 
-def inspect_jobs(jobs: Sequence[JobFile], user_agent: str) -> list[InspectedJob]:
+def inspect_jobs(jobs: Sequence[JobStateFile], user_agent: str) -> list[InspectedJob]:
     """Ask the servers for the state of their jobs."""
 
     async def look_at_all() -> list[InspectedJob]:
@@ -44,7 +44,7 @@ def inspect_jobs(jobs: Sequence[JobFile], user_agent: str) -> list[InspectedJob]
         remotes = {server: _make_job_client(server, user_agent) for server in servers}
         turn = asyncio.Semaphore(_MAX_PARALLEL_CHECKS)
 
-        async def look(job: JobFile) -> InspectedJob:
+        async def look(job: JobStateFile) -> InspectedJob:
             if not job.job_id:
                 return InspectedJob(job)
             if job.server not in remotes:
@@ -61,7 +61,7 @@ def inspect_jobs(jobs: Sequence[JobFile], user_agent: str) -> list[InspectedJob]
     return asyncio.run(look_at_all())
 
 
-def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
+def cancel_job(job: JobStateFile, user_agent: str) -> BatchJobState:
     """Cancel a job at its server; return its state. ServiceError when it was never submitted, or has ended."""
 
     async def cancel() -> BatchJobState:

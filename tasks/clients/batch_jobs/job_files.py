@@ -69,7 +69,7 @@ class JobModelAndServerSettings:
 
 
 @dataclass(eq=False, slots=True)
-class JobFile:
+class JobStateFile:
     """One job, as its file describes it."""
 
     path: Path
@@ -150,7 +150,7 @@ class JobFilesOfOneQueue:
     ) -> None:
         """`server`: stored in the files that are begun here."""
         self._folder, self._run, self._server = place.folder, place.run, server
-        self._locked_jobs: dict[Path, JobFile] = {}
+        self._locked_jobs: dict[Path, JobStateFile] = {}
         self._seen_files: dict[Path, tuple[tuple[int, int], set[str]]] = {}
         """File that is not locked here → its size and time, and its ids that are not recorded."""
         self._users = 0
@@ -170,7 +170,7 @@ class JobFilesOfOneQueue:
                     _release_job_lock(job)
                 self._locked_jobs.clear()
 
-    def create(self, name: str, ids: Collection[str], learnt: Mapping[str, Any]) -> JobFile:
+    def create(self, name: str, ids: Collection[str], learnt: Mapping[str, Any]) -> JobStateFile:
         """Write the file of a job that is about to be submitted."""
         path = self._folder / f"{name}.job"
         draft = path.with_suffix(_DRAFT_JOB_SUFFIX)
@@ -180,7 +180,7 @@ class JobFilesOfOneQueue:
         except OSError as error:
             raise ShardError(f"cannot write {draft}: {error.strerror}; make its folder writable") from error
         fcntl.flock(fd, fcntl.LOCK_EX)
-        job = JobFile(draft, fd)
+        job = JobStateFile(draft, fd)
         try:
             fields = {"server": asdict(self._server), "run": self._run}
             job.append(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids), **fields)
@@ -194,7 +194,7 @@ class JobFilesOfOneQueue:
             self._locked_jobs[path] = job
         return job
 
-    def lock_jobs_with(self, ids: Collection[str]) -> list[JobFile]:
+    def lock_jobs_with(self, ids: Collection[str]) -> list[JobStateFile]:
         """Return the jobs with any of these requests, the newest first: ours, and those of ended processes, which are
         locked."""
         wanted = set(ids)
@@ -217,7 +217,7 @@ class JobFilesOfOneQueue:
             for job in list(self._locked_jobs.values()):
                 self.drop_requests(job, kept)
 
-    def drop_requests(self, job: JobFile, ids: Iterable[str]) -> None:
+    def drop_requests(self, job: JobStateFile, ids: Iterable[str]) -> None:
         """Record that one job has nothing more about these requests; delete its file when it has no others."""
         with self._lock:
             if done := job.open_ids.intersection(ids):
@@ -226,7 +226,7 @@ class JobFilesOfOneQueue:
                 else:
                     job.append(kept=sorted(done))
 
-    def delete(self, job: JobFile) -> None:
+    def delete(self, job: JobStateFile) -> None:
         """Delete the file of a job that has nothing left at the server."""
         with self._lock:
             self._locked_jobs.pop(job.path, None)
@@ -234,7 +234,7 @@ class JobFilesOfOneQueue:
             job.open_ids = set()
             _release_job_lock(job)
 
-    def list_unreported_jobs(self) -> list[JobFile]:
+    def list_unreported_jobs(self) -> list[JobStateFile]:
         """Return the jobs that the server still works on, each only once."""
         with self._lock:
             jobs = [
@@ -246,7 +246,7 @@ class JobFilesOfOneQueue:
                 job.is_reported = True
         return jobs
 
-    def _lock_if_wanted(self, path: Path, wanted: set[str]) -> JobFile | None:
+    def _lock_if_wanted(self, path: Path, wanted: set[str]) -> JobStateFile | None:
         """Lock a file that no process follows, where it holds any of these requests; else leave it and return None."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND)
@@ -260,7 +260,7 @@ class JobFilesOfOneQueue:
         if path in self._seen_files and self._seen_files[path][0] == mark and not self._seen_files[path][1] & wanted:
             os.close(fd)
             return None
-        job = JobFile(path, fd)
+        job = JobStateFile(path, fd)
         job.load()
         self._seen_files[path] = mark, set(job.open_ids)
         if not job.request_ids:
@@ -272,17 +272,17 @@ class JobFilesOfOneQueue:
         return None
 
 
-def load_job_files(folder: Path) -> list[JobFile]:
+def load_job_files(folder: Path) -> list[JobStateFile]:
     """Load all job files below a folder, the oldest job first, without locking."""
     jobs = []
     for path in folder.rglob("*.job"):
-        job = JobFile(path, -1)
+        job = JobStateFile(path, -1)
         job.load()
         jobs.append(job)
     return sorted((job for job in jobs if job.request_ids), key=lambda job: (job.created_s, job.name))
 
 
-def delete_job_file_if_unlocked(job: JobFile) -> bool:
+def delete_job_file_if_unlocked(job: JobStateFile) -> bool:
     """Delete a job's file, so that its requests are asked again; False where a process follows it."""
     try:
         fd = os.open(job.path, os.O_RDONLY)
@@ -296,7 +296,7 @@ def delete_job_file_if_unlocked(job: JobFile) -> bool:
         os.close(fd)
 
 
-def _release_job_lock(job: JobFile) -> None:
+def _release_job_lock(job: JobStateFile) -> None:
     if job.lock_fd >= 0:
         os.close(job.lock_fd)
         job.lock_fd = -1

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from factmill.tasks import progress
-from factmill.tasks.clients.batch_jobs.job_files import JobFile
+from factmill.tasks.clients.batch_jobs.job_files import JobStateFile
 from factmill.tasks.clients.batch_jobs.jsonl import (
     CHAT_ENDPOINT,
     ParsedBatchResults,
@@ -28,7 +28,11 @@ from factmill.tasks.clients.batch_jobs.pending_requests import BatchRequestWithW
 from factmill.tasks.clients.completions import find_content_or_length_refusal
 from factmill.tasks.clients.openai_server import OpenAiServerClient, ServerResponse
 from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
-from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body, shorten_to_line
+from factmill.tasks.clients.sending.http_responses import (
+    find_final_http_failure_or_raise,
+    parse_json_body,
+    shorten_to_line,
+)
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.chat import BatchJobSettings
@@ -183,7 +187,7 @@ class OpenAiBatchClient:
 
         return await self._request_until_answered(send)
 
-    async def create(self, job: JobFile) -> str:
+    async def create(self, job: JobStateFile) -> str:
         """Create a job from its uploaded file once the server has processed it; return the job's id.
 
         A job whose creation was not answered is taken. UnprocessableFileError when the file cannot be processed.
@@ -241,7 +245,7 @@ class OpenAiBatchClient:
                 progress.print_and_log(f"note: {self.name}: waiting for its file {file_id}, which is {status}")
             await get_current_budget_account().budget.sleep(pause_s)
 
-    async def fetch_state(self, job: JobFile) -> BatchJobState:
+    async def fetch_state(self, job: JobStateFile) -> BatchJobState:
         """Return the state of a job at the server, or that it is lost; UnknownBatchJobError when it is unknown there but may be
         running."""
         unknown = 0
@@ -266,7 +270,7 @@ class OpenAiBatchClient:
             )
         return BatchJobState(job.job_id, _LOST_STATUS, 0, 0, 0, (), (), 0.0)
 
-    async def _find_reason_to_wait(self, job: JobFile) -> str:
+    async def _find_reason_to_wait(self, job: JobStateFile) -> str:
         """Return why an unknown job may still be running, and what to do; empty: it is lost."""
         if job.key_mark != await self.digest_credentials():
             whose = (
@@ -282,7 +286,7 @@ class OpenAiBatchClient:
             return "this server lists no jobs at all and may not be the one that accepted it: check which server answers at this address"
         return f"the server lists it as {found}: run the same command again later" if found else ""
 
-    async def _find_listed(self, job: JobFile) -> str | None:
+    async def _find_listed(self, job: JobStateFile) -> str | None:
         """Return the id of a job in the server's list; empty where it is not listed, None where the server lists none."""
         return await self._find_id_in_list("batches", job.name)
 
@@ -329,7 +333,7 @@ class OpenAiBatchClient:
 
         return await self._request_until_answered(get)
 
-    async def find_job(self, job: JobFile) -> str:
+    async def find_job(self, job: JobStateFile) -> str:
         """Return the server's id of a job; empty where it knows none, or lists none."""
         return await self._request_until_answered(lambda: self._find_id_or_report("batches", job.name))
 
@@ -337,7 +341,7 @@ class OpenAiBatchClient:
         """Return the id of the file with a name; empty where there is none, or the server lists none."""
         return await self._request_until_answered(lambda: self._find_id_or_report("files", mark))
 
-    async def has_lost_file(self, job: JobFile) -> bool:
+    async def has_lost_file(self, job: JobStateFile) -> bool:
         """True where the server no longer knows a job's file, although the key is the one that uploaded it."""
 
         async def get() -> bool:
@@ -385,7 +389,7 @@ class OpenAiBatchClient:
             )
         if answer.status in (404, 405, 501):
             raise ServiceUnreachable(f"{self.name}: {missing} (HTTP {answer.status}: {shorten_to_line(answer.text)})")
-        if failure := find_content_or_length_refusal(self.name, answer) or find_http_failure_or_raise(
+        if failure := find_content_or_length_refusal(self.name, answer) or find_final_http_failure_or_raise(
             self.name, answer.status, answer.text, answer.retry_after
         ):
             raise ServiceUnreachable(f"{self.name}: the server refuses a batch job: {failure.error}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFile
+from factmill.tasks.clients.batch_jobs.job_files import JobStateFile
 from factmill.tasks.core.calls.call import Call, CallResponse
 
 
@@ -53,7 +53,7 @@ class BatchRequestWithWaiters:
 
     custom_id: str
     waiters: list[tuple[RequestsSubmittedByThread, RequestForCallSamples]] = field(default_factory=list)
-    job: JobFile | None = None
+    job: JobStateFile | None = None
     """Job that has to answer it; earlier ones left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
     tries: int = 0

@@ -34,7 +34,7 @@ _PERMANENT_STATUSES = {400, 404, 410, 422}
 _USER_AGENT_MENTION = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
 
 
-def find_http_failure_or_raise(
+def find_final_http_failure_or_raise(
     service: str, status: int, text: str, retry_after: str | None = None
 ) -> CallResponse | None:
     """Return None for 2xx, and a failed reply where retrying in this run is useless; else raise Retry or

@@ -228,7 +228,7 @@ class AdaptiveCallsPerRequest:
 
 
 @dataclass(slots=True)
-class OversizedGroupSentInHalves:
+class SharedCountOfTooBigHalves:
     """A group that was too big and went out again in two halves."""
 
     too_big: int = 0
@@ -242,7 +242,7 @@ class SendGroup(Generic[Item]):
     items: Sequence[Item]
     size: AdaptiveCallsPerRequest | None = None
     """Size to adapt to the outcome; None for groups of a given size."""
-    split: OversizedGroupSentInHalves | None = None
+    split: SharedCountOfTooBigHalves | None = None
     """The split that it came from."""
     tries: int = 0
 
@@ -266,7 +266,7 @@ class SendGroup(Generic[Item]):
 
     def halve(self) -> "tuple[SendGroup[Item], SendGroup[Item]]":
         """Return both halves, with the tries of the whole: a split is not an attempt."""
-        half, split = len(self.items) // 2, OversizedGroupSentInHalves()
+        half, split = len(self.items) // 2, SharedCountOfTooBigHalves()
         return (
             SendGroup(self.items[:half], self.size, split, self.tries),
             SendGroup(self.items[half:], self.size, split, self.tries),

@@ -32,7 +32,7 @@ _current_operation: ContextVar[str] = ContextVar("operation", default="")
 
 
 @contextmanager
-def apply_operation_response_limit(operation: str) -> Iterator[None]:
+def apply_operation_size_limit(operation: str) -> Iterator[None]:
     """Set the operation whose size limit applies to responses read within the context."""
     token = _current_operation.set(operation)
     try:
@@ -45,7 +45,7 @@ async def answer_in_thread(
     answer: Callable[[Sequence[Call]], list[CallResponse]], group: Sequence[Call]
 ) -> list[CallResponse]:
     """Run a blocking function that answers calls of one operation in a thread (see `run_blocking_in_thread`)."""
-    with apply_operation_response_limit(group[0].operation):
+    with apply_operation_size_limit(group[0].operation):
         return await run_blocking_in_thread(answer, group)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from factmill.tasks.core.completions import QUESTION_LABEL, CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import strip_surrounding_emoji
-from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_and_missing_parts, index_text
 
 EACH_MEMBER_PHRASE = "each of them"
 """Phrase for the members of the set in the question."""
@@ -43,7 +43,7 @@ _UNIT_SPELLINGS = (("metre", "meter"), ("litre", "liter"), ("feet", "foot"), ("i
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedQuestionParts:
+class PiecesToWordQuestionFrom:
     """Pieces from which a question is worded."""
 
     group: str
@@ -91,11 +91,11 @@ class GeneratedQuestionParts:
         for value in answer.values():
             hidden += value if isinstance(value, list) else [value]
         hidden += [] if self.names else list(answer)
-        return [str(each) for each in dict.fromkeys(hidden) if find_answer_in_text(each, read).found is True]
+        return [str(each) for each in dict.fromkeys(hidden) if find_answer_and_missing_parts(each, read).found is True]
 
 
 def read_and_check_worded_question(
-    text: str, wording: GeneratedQuestionParts, answer: Mapping[str, AnswerValue]
+    text: str, wording: PiecesToWordQuestionFrom, answer: Mapping[str, AnswerValue]
 ) -> str | UnreadableCompletion:
     """Return a model's question; Unreadable if it does not fit this wording or reveals the answer."""
     question = strip_surrounding_emoji(text.strip())

@@ -97,7 +97,7 @@ LINK_OPERATION = Operation(
 _IRI_ESCAPES = re.compile(r'%(?![0-9A-Fa-f]{2})|["^`\\]')
 
 
-def make_same_as_call(service: str, resource: str) -> Call:
+def make_same_wikidata_items_call(service: str, resource: str) -> Call:
     """Make the call for the Wikidata items that a DBpedia resource is the same as."""
     return SAME_AS_OPERATION.make_call(service, resource=resource)
 
@@ -107,7 +107,7 @@ def parse_same_as_item(body: Any) -> str | None:
     return body[0] if body else None
 
 
-def _get_percent_escaped_resource(call: Call) -> str:
+def _get_percent_escaped_dbpedia_iri(call: Call) -> str:
     """Return the call's resource IRI, escaped as in DBpedia."""
     return _IRI_ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", call.parts["resource"])
 
@@ -118,7 +118,7 @@ def _make_same_as_response_bodies(calls: Sequence[Call], rows: Sequence[Solution
         qid = row["item"].removeprefix(ENTITY_NAMESPACE)
         if is_qid(qid):
             found[row["resource"]].add(qid)
-    return [sorted(found[_get_percent_escaped_resource(call)], key=get_wikidata_id_number) for call in calls]
+    return [sorted(found[_get_percent_escaped_dbpedia_iri(call)], key=get_wikidata_id_number) for call in calls]
 
 
 SAME_AS_OPERATION = Operation(
@@ -130,7 +130,7 @@ SAME_AS_OPERATION = Operation(
         query_files=("dbpedia/same_as",),
         varying_parts=("resource",),
         make_terms=lambda calls: {
-            "resource": [iri_term(each) for each in dict.fromkeys(map(_get_percent_escaped_resource, calls))]
+            "resource": [iri_term(each) for each in dict.fromkeys(map(_get_percent_escaped_dbpedia_iri, calls))]
         },
         make_bodies=adapt_value_reader_to_solutions(_make_same_as_response_bodies),
     ),

@@ -26,7 +26,11 @@ from factmill.tasks.core.sparql import (
     group_rows_by_item,
     normalise_utc_suffix,
 )
-from factmill.tasks.text.values.wikidata_literals import UNITLESS_QID_NUMBER, canonical_number, compute_xsd_datetime_key
+from factmill.tasks.text.values.wikidata_literals import (
+    UNITLESS_QID_NUMBER,
+    canonical_number,
+    compute_xsd_datetime_day_key,
+)
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
 
 _STATEMENT_NAMESPACE = f"{ENTITY_NAMESPACE}statement/"
@@ -95,7 +99,7 @@ def _make_item_facts_response_bodies(calls: Sequence[Call], rows: Sequence[Solut
     labels = {each: min(given)[1] for each, given in labelled.items()}
     by_qid = group_rows_by_item(row for row in rows if "item" in row and is_pid(_get_predicate_pid(row["property"])))
     facts = {
-        qid: [*_iterate_item_valued_facts(found, labels), *_iterate_literal_facts(found, labels)]
+        qid: [*_iterate_item_valued_facts(found, labels), *_iterate_date_and_number_facts(found, labels)]
         for qid, found in by_qid.items()
     }
     return [format_item_facts(facts.get(call.parts["qid"], [])) for call in calls]
@@ -118,7 +122,7 @@ def _iterate_item_valued_facts(rows: Iterable[SolutionValues], labels: Mapping[s
         yield ItemFact(Pid(pid), labels.get(pid), Qid(qid), labels.get(qid), None, None, said_by)
 
 
-def _iterate_literal_facts(rows: Iterable[SolutionValues], labels: Mapping[str, str]) -> Iterator[ItemFact]:
+def _iterate_date_and_number_facts(rows: Iterable[SolutionValues], labels: Mapping[str, str]) -> Iterator[ItemFact]:
     """Yield the dates and numbers of one item, each with precision or unit from its value nodes."""
     meanings: dict[tuple[str, str, str | None], set[tuple[int | None, Qid | None]]] = defaultdict(set)
     for row in rows:
@@ -140,7 +144,7 @@ def _iterate_literal_facts(rows: Iterable[SolutionValues], labels: Mapping[str, 
 
 def _normalise_date_or_number(text: str) -> str | None:
     """Return a date (normalise_utc_suffix) or a number in canonical form; None for neither."""
-    return canonical_number(text) if compute_xsd_datetime_key(text) is None else normalise_utc_suffix(text)
+    return canonical_number(text) if compute_xsd_datetime_day_key(text) is None else normalise_utc_suffix(text)
 
 
 def _get_predicate_pid(predicate: str) -> str:

@@ -49,7 +49,7 @@ from factmill.tasks.core.sparql import (
     decimal_term,
     find_item_number,
     find_property_number,
-    is_non_string_typed_literal,
+    is_date_or_number_literal,
     item_term,
     literal_term,
     normalise_utc_suffix,
@@ -65,10 +65,10 @@ from factmill.tasks.core.wikidata_paths import (
 from factmill.tasks.text.values.wikidata_literals import (
     DAY_PRECISION,
     UNITLESS_QID_NUMBER,
-    NumberWithUnit,
     PartialDate,
+    WantedNumberWithUnit,
     canonical_number,
-    compute_xsd_datetime_key,
+    compute_xsd_datetime_day_key,
     parse_iso_partial_date,
 )
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid
@@ -85,13 +85,13 @@ _UNKNOWN_VALUE_NAMESPACE = "http://www.wikidata.org/.well-known/genid/"
 _PathSteps = tuple[int | None, int, int | None]
 
 
-def make_paths_between_items_call(service: str, subject: int, target: int, hops: int) -> Call:
+def make_fixed_hops_item_paths_call(service: str, subject: int, target: int, hops: int) -> Call:
     """Make the call for the paths of `hops` hops between two items, in both directions."""
     return ITEM_PATHS_OPERATION.make_call(service, subject=f"Q{subject}", object=f"Q{target}", hops=hops)
 
 
 def make_literal_paths_call(
-    service: str, subject: int, target: PartialDate | NumberWithUnit, properties: Iterable[int], hops: int
+    service: str, subject: int, target: PartialDate | WantedNumberWithUnit, properties: Iterable[int], hops: int
 ) -> Call:
     """Make the call for the paths of `hops` hops from an item to a date or number in values of these properties."""
     parts: dict[str, JsonValue] = {"subject": f"Q{subject}", "properties": [f"P{pid}" for pid in sorted(properties)]}
@@ -102,7 +102,7 @@ def make_literal_paths_call(
     )
 
 
-def format_distinct_item_paths(rows: Iterable[PathRow]) -> JsonValue:
+def format_deduplicated_item_paths(rows: Iterable[PathRow]) -> JsonValue:
     """Format rows of ITEM_PATHS_SCHEMA, in any order and possibly repeated, as a body of item_paths."""
     fields = (dict(zip(_ITEM_PATH_COLUMNS, row, strict=True)) for row in _sort_distinct_path_rows(rows))
     return [{"backward": row["backward"], "path": _format_path_step_ids(row)} for row in fields]
@@ -179,7 +179,7 @@ class WikidataCallPathFinder:
             ITEM_PATHS_SCHEMA,
             len(pairs),
             options,
-            lambda pair, hops: make_paths_between_items_call(self._service, *pairs[pair], hops),
+            lambda pair, hops: make_fixed_hops_item_paths_call(self._service, *pairs[pair], hops),
             parse_item_paths,
             {pair for pair, (subject, target) in enumerate(pairs) if subject == target},
         )
@@ -187,12 +187,12 @@ class WikidataCallPathFinder:
     def find_literal_paths(
         self,
         subjects: npt.NDArray[np.int64],
-        objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
+        objects: Sequence[PartialDate] | Sequence[WantedNumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
     ) -> PathsFoundForPairs:
         """Find the paths from items to dates or numbers."""
-        pairs: list[tuple[int, PartialDate | NumberWithUnit]] = list(zip(subjects.tolist(), objects, strict=True))
+        pairs: list[tuple[int, PartialDate | WantedNumberWithUnit]] = list(zip(subjects.tolist(), objects, strict=True))
         return self._find(
             LITERAL_PATHS_SCHEMA,
             len(pairs),
@@ -321,7 +321,7 @@ def _make_item_paths_response_bodies(calls: Sequence[Call], solutions: Sequence[
         subject, target = (get_wikidata_id_number(call.parts[name]) for name in ("subject", "object"))
         forth = [(hops, False, *walk) for walk in walks[subject, target]]
         back = [(hops, True, *walk) for walk in walks[target, subject]]
-        bodies.append(format_distinct_item_paths([*forth, *back]))
+        bodies.append(format_deduplicated_item_paths([*forth, *back]))
     return bodies
 
 
@@ -342,21 +342,21 @@ def _make_literal_paths_response_bodies(calls: Sequence[Call], solutions: Sequen
     rows = {subject: list(_iterate_literal_rows(calls[0], given)) for subject, given in by_subject.items()}
     bodies: list[JsonValue] = []
     for call in calls:
-        wanted: PartialDate | NumberWithUnit
+        wanted: PartialDate | WantedNumberWithUnit
         if call.operation == "date_paths":
             wanted = parse_iso_partial_date(call.parts["date"])
         else:
-            wanted = NumberWithUnit(call.parts["number"], _parse_entity_number(call.parts["unit"]))
+            wanted = WantedNumberWithUnit(call.parts["number"], _parse_entity_number(call.parts["unit"]))
         subject_rows = rows.get(get_wikidata_id_number(call.parts["subject"]), [])
         bodies.append(format_distinct_literal_paths(row for row in subject_rows if _matches_target(wanted, row)))
     return bodies
 
 
-def _matches_target(wanted: PartialDate | NumberWithUnit, row: PathRow) -> bool:
+def _matches_target(wanted: PartialDate | WantedNumberWithUnit, row: PathRow) -> bool:
     value, precision, unit = row[6], row[7], row[8]
-    if isinstance(wanted, NumberWithUnit):
+    if isinstance(wanted, WantedNumberWithUnit):
         return wanted.is_satisfied_by(value, unit)
-    key = compute_xsd_datetime_key(value)
+    key = compute_xsd_datetime_day_key(value)
     return key is not None and wanted.is_satisfied_by(key, DAY_PRECISION if precision is None else precision)
 
 
@@ -402,11 +402,11 @@ def _find_path_to_literal(solution: SparqlSolution, listed: set[int]) -> PathRow
 
 def _find_normalised_date_or_number(call: Call, cell: RdfTerm) -> str | None:
     """Return a date as Wikidata writes it, or a number in canonical form; None for other terms."""
-    if not is_non_string_typed_literal(cell):
+    if not is_date_or_number_literal(cell):
         return None
     if call.operation == "number_paths":
         return canonical_number(cell["value"])
-    return normalise_utc_suffix(cell["value"]) if compute_xsd_datetime_key(cell["value"]) is not None else None
+    return normalise_utc_suffix(cell["value"]) if compute_xsd_datetime_day_key(cell["value"]) is not None else None
 
 
 def _find_statement_value_text(cell: RdfTerm) -> str | None:

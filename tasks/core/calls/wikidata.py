@@ -161,7 +161,7 @@ def parse_fact_pairs(body: Any) -> list[tuple[Qid, Qid]]:
     return [(Qid(fact["subject"]), Qid(fact["object"])) for fact in body]
 
 
-def parse_entity_label(body: Any) -> str | None:
+def parse_label_call_body(body: Any) -> str | None:
     """Parse the body of label."""
     return None if body is None else str(body)
 
@@ -182,10 +182,10 @@ def choose_item_by_label_then_smallest_qid(candidates: Sequence[ItemMatchedByNam
 def make_item_and_language_terms(calls: Sequence[Call]) -> ValuesBlocks:
     """Return the VALUES blocks of calls about items, in one language."""
     language = literal_term(check_language_tag(calls[0].parts["language"]))
-    return {"language": [language], **_make_item_terms_without_language(calls)}
+    return {"language": [language], **_make_item_terms(calls)}
 
 
-def _make_item_terms_without_language(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_item_terms(calls: Sequence[Call]) -> ValuesBlocks:
     return {"item": [item_term(qid) for qid in dict.fromkeys(call.parts["qid"] for call in calls)]}
 
 
@@ -200,7 +200,7 @@ def _make_entity_terms(ids: Iterable[str], language: str) -> ValuesBlocks:
     return {"language": tags, "entity": [entity_term(each) for each in ids]}
 
 
-def _make_fact_page_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_property_fact_page_terms(calls: Sequence[Call]) -> ValuesBlocks:
     parts = calls[0].parts
     after = 0 if parts["after"] is None else get_wikidata_id_number(item_term(parts["after"]).removeprefix("wd:"))
     return {"property": [direct_property_term(parts["pid"])], "after": [integer_term(after)]}
@@ -368,7 +368,7 @@ LABEL_OPERATION = Operation(
     "label",
     service="wikidata",
     part_checks={"id": lambda value: is_item_id(value) or is_property_id(value), "language": is_string_value},
-    parse_body=parse_entity_label,
+    parse_body=parse_label_call_body,
     sparql=OperationSparqlMapping(
         query_files=("wikidata/label",),
         varying_parts=("id",),
@@ -420,7 +420,7 @@ RESOLVE_ITEM_OPERATION = Operation(
     sparql=OperationSparqlMapping(
         query_files=("wikidata/resolve_item",),
         varying_parts=("qid",),
-        make_terms=_make_item_terms_without_language,
+        make_terms=_make_item_terms,
         make_bodies=adapt_value_reader_to_solutions(_make_redirect_target_response_bodies),
     ),
     load_from_graph=_resolve_redirects_to_qids_in_graph,
@@ -436,7 +436,7 @@ def _load_neighbours_from_graph(graph: LocalGraph, parts: Sequence[CallParts], l
     return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
 
 
-def _list_neighbours_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
+def _list_entities_neighbours_depend_on(parts: CallParts, body: Any) -> list[ResponseDependency]:
     named = {edge["qid"]: edge["label"] for edge in body}
     return [*list_item_dependency(parts, body), *list_label_dependencies(named, parts)]
 
@@ -453,7 +453,7 @@ NEIGHBOURS_OPERATION = Operation(
         make_bodies=adapt_value_reader_to_solutions(_make_neighbours_response_bodies),
     ),
     load_from_graph=_load_neighbours_from_graph,
-    list_dependencies=_list_neighbours_dependencies,
+    list_dependencies=_list_entities_neighbours_depend_on,
 )
 """`pids` are sorted. Body: `[{"pid", "qid", "label"}]`, direct claims with an item as value, by number of pid and qid."""
 
@@ -475,7 +475,7 @@ LIST_FACTS_OPERATION = Operation(
     parse_body=parse_fact_pairs,
     sparql=OperationSparqlMapping(
         query_files=("wikidata/list_facts",),
-        make_terms=_make_fact_page_terms,
+        make_terms=_make_property_fact_page_terms,
         limit_part="limit",
         make_bodies=adapt_value_reader_to_solutions(_make_subject_object_response_bodies),
     ),

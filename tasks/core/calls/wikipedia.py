@@ -146,7 +146,7 @@ def parse_search_titles(body: Any) -> tuple[str, ...]:
     return tuple(body["titles"])
 
 
-def parse_resolved_title(body: Any) -> ResolvedTitle:
+def parse_resolve_title_body(body: Any) -> ResolvedTitle:
     """Parse the body of resolve_title."""
     return ResolvedTitle(**body)
 
@@ -157,7 +157,7 @@ def _fetch_one_page_revision_at_date(get: MediaWikiGet, group: Sequence[Call]) -
     asked: dict[str, str | int] = {"prop": "revisions", "titles": title, "rvprop": "ids|timestamp", "rvlimit": 1}
     asked |= {"redirects": 1} if parts.get("follow", True) else {}
     answer = get("query", **asked, rvdir="older", rvstart=parts["at"])
-    resolved, page = _find_redirect_and_target_page(answer["query"], _list_pages(answer["query"]), title)
+    resolved, page = _find_redirected_title_and_page(answer["query"], _list_pages(answer["query"]), title)
     if page is None:
         return [_make_invalid_title_or_loop_failure(title, resolved)]
     revision = (page.get("revisions") or [{}])[0]
@@ -170,14 +170,14 @@ def _fetch_one_page_revision_at_date(get: MediaWikiGet, group: Sequence[Call]) -
         "missing": _is_missing(page),
     }
     if not found["missing"] and not revision:
-        _, page = _find_redirect_and_target_page(
+        _, page = _find_redirected_title_and_page(
             answer["query"], _list_pages(get("query", **asked, rvdir="newer")["query"]), title
         )
         found["first"] = ((page or {}).get("revisions") or [{}])[0].get("timestamp")
     return [CallResponse(found)]
 
 
-def _fetch_revision_html(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
+def _fetch_one_revision_html(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     revid = group[0].parts["revid"]
     plain = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
     parsed = get("parse", oldid=revid, prop="text", **plain)["parse"]
@@ -256,7 +256,7 @@ def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
 
 
 def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> CallResponse:
-    redirected_from, page = _find_redirect_and_target_page(query, pages, title)
+    redirected_from, page = _find_redirected_title_and_page(query, pages, title)
     if page is None:
         return _make_invalid_title_or_loop_failure(title, redirected_from)
     traits: dict[str, Any] = {}
@@ -286,7 +286,7 @@ def _list_pages(query: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(pages.values() if isinstance(pages, Mapping) else pages)
 
 
-def _find_redirect_and_target_page(
+def _find_redirected_title_and_page(
     query: Mapping[str, Any], pages: Iterable[Mapping[str, Any]], title: str
 ) -> tuple[str | None, Mapping[str, Any] | None]:
     """Return the title that was redirected (None: no redirect) and the page that a title leads to (None: not in the list)."""
@@ -335,7 +335,7 @@ PAGE_TEXT_OPERATION = Operation(
     part_checks={"revid": is_positive_count, "form": lambda value: value == "html", "title": is_string_value},
     optional_parts=("title",),
     parse_body=parse_revision_html,
-    fetch_from_wiki=_fetch_revision_html,
+    fetch_from_wiki=_fetch_one_revision_html,
     list_world_contents=lambda parts: [f"text {parts['revid']}"],
     # a revision is requested by its id, and never changes
     get_immutable_from=lambda _: datetime.min.replace(tzinfo=UTC),
@@ -362,7 +362,7 @@ RESOLVE_TITLE_OPERATION = Operation(
     "resolve_title",
     service="wikipedia",
     part_checks={"title": is_string_value},
-    parse_body=parse_resolved_title,
+    parse_body=parse_resolve_title_body,
     fetch_from_wiki=_fetch_resolved_titles,
     batches_titles=True,
     list_dependencies=lambda parts, body: _make_page_dependency(parts, body, "qid", "is_disambiguation", by_date=False),

@@ -16,7 +16,11 @@ from factmill.tasks.core.calls.chat import ToolCall
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.errors import SourceError
 from factmill.tasks.text.sanitize import replace_lone_surrogates_by_question_mark
-from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
+from factmill.tasks.text.text_normalization import (
+    contains_whole_words,
+    fold_case_accents_and_punctuation,
+    normalize_answer,
+)
 
 B = TypeVar("B", bound=EvaluationPrediction)
 
@@ -73,8 +77,12 @@ def read_short_answer(text: str) -> str:
 
 def contains_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
     """Return whether an answer contains an accepted one as whole words, ignoring case and accents."""
-    folded = fold_case_and_accents(answer)
-    return any(contains_whole_words(folded, fold_case_and_accents(each).strip()) for each in accepted if each.strip())
+    folded = fold_case_accents_and_punctuation(answer)
+    return any(
+        contains_whole_words(folded, fold_case_accents_and_punctuation(each).strip())
+        for each in accepted
+        if each.strip()
+    )
 
 
 def matches_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:

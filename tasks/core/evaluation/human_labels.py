@@ -73,7 +73,7 @@ class JudgeVerdictLabelScheme:
     """Metric that is the share of answers with such a verdict; a judge's card corrects it."""
 
 
-class LabelItem(StrictModel):
+class ItemToLabel(StrictModel):
     """One item for people to label, with the details that are hidden from them."""
 
     id: str
@@ -112,20 +112,20 @@ def draw_stratified_label_items(
     n: int,
     seed: int,
     by: Sequence[str],
-) -> list[LabelItem]:
+) -> list[ItemToLabel]:
     """Draw at most `n` items to label, in the order in which people get them.
 
     `rows`: those of the evaluation's main table; `by`: columns for stratification in addition to setting and verdict. Items
     without a verdict are not drawn: there is nothing to compare a label with.
     """
     draw = digest_json([evaluation, n, seed, list(by)])[:16]
-    strata: dict[str, list[LabelItem]] = {}
+    strata: dict[str, list[ItemToLabel]] = {}
     for row in rows:
         for part in scheme.list_judged_parts(row):
             if part.verdict:
                 stratum = " | ".join([row["setting"], part.verdict, *(str(row[column]) for column in by)])
                 strata.setdefault(stratum, []).append(
-                    LabelItem(
+                    ItemToLabel(
                         # a letter before it, lest a spreadsheet takes it for a number
                         id=f"q{digest_json([draw, row['id'], part.part])[:12]}",
                         draw=draw,
@@ -142,7 +142,7 @@ def draw_stratified_label_items(
                         answer=part.answer,
                     )
                 )
-    drawn: list[LabelItem] = []
+    drawn: list[ItemToLabel] = []
     for name, size in allocate_equal_shares_to_strata(
         {name: len(items) for name, items in strata.items()}, n, seed
     ).items():
@@ -180,7 +180,7 @@ def make_label_layout(scheme: JudgeVerdictLabelScheme | None = None) -> SheetLay
     )
 
 
-def make_label_sheet(scheme: JudgeVerdictLabelScheme, items: Sequence[LabelItem]) -> Sheet:
+def make_label_sheet(scheme: JudgeVerdictLabelScheme, items: Sequence[ItemToLabel]) -> Sheet:
     """Return the drawn items as a sheet, which tells neither model nor judge nor verdict."""
     blank = {"label": "", "note": "", "labels": format_label_instruction(scheme)}
     texts = ({name: getattr(item, name) for name in SHOWN_TEXT_COLUMNS} for item in items)
@@ -193,7 +193,7 @@ def format_label_instruction(scheme: JudgeVerdictLabelScheme) -> str:
     return f"{scheme.instruction} {'; '.join(f'{label}: {meaning}' for label, meaning in scheme.classes.items())}"
 
 
-def count_drawn_and_all_by_stratum(items: Iterable[LabelItem]) -> dict[str, tuple[int, int]]:
+def count_drawn_and_all_by_stratum(items: Iterable[ItemToLabel]) -> dict[str, tuple[int, int]]:
     """Return stratum → (drawn items, all items), sorted by name."""
     drawn = Counter((item.stratum, item.stratum_size) for item in items)
     return {stratum: (count, size) for (stratum, size), count in sorted(drawn.items())}
@@ -221,7 +221,7 @@ class HumanLabel:
 class ParsedLabelFile:
     """Parsed file of labels."""
 
-    items: dict[str, LabelItem] = field(default_factory=dict)
+    items: dict[str, ItemToLabel] = field(default_factory=dict)
     """Id → item, of all valid rows, with or without a label."""
     labels: list[HumanLabel] = field(default_factory=list)
     problems: list[SheetProblem] = field(default_factory=list)
@@ -232,7 +232,7 @@ class ParsedLabelFile:
 def parse_label_rows(
     rows: Sequence[FilledSheetRow],
     file: str,
-    drawn_items: Mapping[str, LabelItem],
+    drawn_items: Mapping[str, ItemToLabel],
     schemes: Mapping[str, JudgeVerdictLabelScheme],
     labeller: str,
     benchmark: str | None = "",
@@ -271,7 +271,7 @@ def parse_label_rows(
         who = row.get("labeller") or labeller
         given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.place))
     for labels in given.values():
-        _merge_repeated_labels_of_one_person(labels, found)
+        _add_merged_label_of_one_person(labels, found)
     found.labels.sort(key=lambda label: (label.item, label.labeller))
     if not found.labels:
         message = (
@@ -306,12 +306,12 @@ def parse_label_csv_rows(text: str, file: str) -> list[FilledSheetRow]:
 
 def _find_or_make_label_item(
     row: FilledSheetRow,
-    known: Mapping[str, LabelItem],
+    known: Mapping[str, ItemToLabel],
     schemes: Mapping[str, JudgeVerdictLabelScheme],
     benchmark: str | None,
     is_drawn: bool,
     file: str,
-) -> LabelItem | SheetProblem:
+) -> ItemToLabel | SheetProblem:
     """Return the item of a row, or the problem with it."""
     if not is_drawn:
         name = row.get("benchmark") or benchmark
@@ -326,7 +326,7 @@ def _find_or_make_label_item(
             return SheetProblem("unknown", f"{row.place}: the question is empty")
         key = digest_json([name, *texts.values()])[:16]
         blank = dict.fromkeys(("draw", "evaluation", "answer_id", "part", "setting", "stratum"), "")
-        return LabelItem(id=key, benchmark=name, cluster=texts["question"], stratum_size=0, **blank, **texts)
+        return ItemToLabel(id=key, benchmark=name, cluster=texts["question"], stratum_size=0, **blank, **texts)
     name = row.get("item")
     item = known.get(name)
     if item is None:
@@ -347,7 +347,7 @@ def _find_or_make_label_item(
     return item
 
 
-def _merge_repeated_labels_of_one_person(labels: Sequence[HumanLabel], label_file: ParsedLabelFile) -> None:
+def _add_merged_label_of_one_person(labels: Sequence[HumanLabel], label_file: ParsedLabelFile) -> None:
     """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
     # "rows 3 and 7", as a spreadsheet's user says
     places = " and ".join(dict.fromkeys(label.place for label in labels)).replace(" and row ", " and ")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pydantic import Field
 
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme, LabelItem
+from factmill.tasks.core.evaluation.human_labels import ItemToLabel, JudgeVerdictLabelScheme
 from factmill.tasks.core.measures.agreement import (
     ClassPrecisionAndRecall,
     JudgeAgreement,
@@ -85,7 +85,7 @@ def make_judge_card(
     identity: JudgeIdentity,
     scheme: JudgeVerdictLabelScheme,
     labels: Mapping[str, Mapping[str, str]],
-    items: Mapping[str, LabelItem],
+    items: Mapping[str, ItemToLabel],
     verdicts: Mapping[str, str],
     labels_digest: str,
     source: str,
@@ -247,7 +247,7 @@ def format_judge_card(card: JudgeCard) -> list[str]:
         for label, row in zip(card.classes, card.confusion, strict=True)
     ]
     lines += [
-        f"  label {each.label:18} precision {_format_ratio(each.precision)}, recall {_format_ratio(each.recall)}, F1 {_format_ratio(each.f1)}"
+        f"  label {each.label:18} precision {_format_share_to_3_decimals(each.precision)}, recall {_format_share_to_3_decimals(each.recall)}, F1 {_format_share_to_3_decimals(each.f1)}"
         for each in card.by_class
     ]
     lines += [f"  {format_rater_agreement(people)}"] if people.labellers > 1 else []
@@ -268,5 +268,5 @@ def _format_estimate(value: float | None, low: float | None, high: float | None)
     return f"{value:.3f}" if low is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _format_ratio(share: float | None) -> str:
+def _format_share_to_3_decimals(share: float | None) -> str:
     return "–" if share is None else f"{share:.3f}"

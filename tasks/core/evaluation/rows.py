@@ -58,7 +58,7 @@ class EvaluationPrediction(EvaluationQuestion):
     """Key of the recorded call of the answer; empty for an answers file and for built-in models."""
 
 
-class EvaluationScore(Row):
+class AnswerScore(Row):
     """One score of one answer; the id is `metric:id of the answer`."""
 
     question_id: str

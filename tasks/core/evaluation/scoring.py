@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.evaluation.rows import EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores
 from factmill.tasks.core.rows import arrow_schema
 
@@ -28,7 +28,7 @@ def add_metric_note(metric: MeasuredMetric, note: str) -> MeasuredMetric:
 
 
 def make_score_rows(answers: pa.Table, metric: str, values: ScoreArray, setting: str | None = None) -> pa.Table:
-    """Return the rows of `EvaluationScore` for a metric of these answers (columns of `Answer`); NaN means unscored.
+    """Return the rows of `AnswerScore` for a metric of these answers (columns of `Answer`); NaN means unscored.
 
     `setting`: setting of the scores, if they compare two settings. The reason of an unscored row is that of its answer, or
     `no_gold` if the answer could be scored.
@@ -49,13 +49,13 @@ def make_score_rows(answers: pa.Table, metric: str, values: ScoreArray, setting:
             "detail": pc.if_else(missing, answers["detail"], ""),
         }
     )
-    return table.select(arrow_schema(EvaluationScore).names).cast(arrow_schema(EvaluationScore))
+    return table.select(arrow_schema(AnswerScore).names).cast(arrow_schema(AnswerScore))
 
 
 def make_metric_scores_per_setting(
     scores: pa.Table, groups: pa.Table, columns: Sequence[str], is_share: bool, unit: str
 ) -> list[MetricScores]:
-    """Return the scores of one metric (rows of `EvaluationScore`) as one `MetricScores` per setting, sorted by setting.
+    """Return the scores of one metric (rows of `AnswerScore`) as one `MetricScores` per setting, sorted by setting.
 
     `groups`: table parallel to the scores' rows; its columns named in `columns` become groupings.
     """

@@ -93,7 +93,7 @@ def compute_audit_criterion_results(
     return figures
 
 
-def format_audit_criterion_result(criterion: AuditCriterion, result: AuditCriterionResult) -> str:
+def format_audit_figure_beside_paper(criterion: AuditCriterion, result: AuditCriterionResult) -> str:
     """Format a figure and the paper's as one line."""
     if result.here is None:
         return f"{criterion.code}: no verdicts"

@@ -53,11 +53,11 @@ def bootstrap_cluster_mean_interval(
     """Return the 95 % percentile interval of a mean of clustered observations, by drawing whole clusters.
 
     `sums`, `sizes`: sum and number of the observations of each cluster, whole numbers; ValueError if there is none.
-    Sums are in units of 2^-exponent (`scale_to_whole_numbers_and_exponent`); the interval is to four digits.
+    Sums are in units of 2^-exponent (`scale_to_integers_and_binary_exponent`); the interval is to four digits.
     """
     if not len(sums):
         raise ValueError("no observation, so no interval")
-    weights, kinds = _group_clusters_into_weighted_kinds(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
+    weights, kinds = _merge_similar_clusters_into_kinds(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
     shares = weights / weights.sum()
     drawn = np.random.default_rng(seed).multinomial(int(weights.sum()), shares, draws).astype(np.float64) @ kinds
     return compute_percentile_interval(drawn[:, 0] / drawn[:, 1], exponent)
@@ -79,7 +79,7 @@ def compute_percentile_interval(drawn: Float64Values, exponent: int = 0) -> Inte
     return low, high
 
 
-def scale_to_whole_numbers_and_exponent(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, int]:
+def scale_to_integers_and_binary_exponent(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, int]:
     """Return values as whole multiples of 2^-exponent, and the exponent, such that any draw of clusters sums to below 2^43.
 
     `clusters`: cluster number of each value. Sums of such values are exact in float64, in any order.
@@ -113,7 +113,7 @@ def format_interval_warning(clusters: int, deviating: int | None = None) -> str:
     return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW_CLUSTERS else ""
 
 
-def _group_clusters_into_weighted_kinds(
+def _merge_similar_clusters_into_kinds(
     sums: Float64Values, sizes: Float64Values
 ) -> tuple[Float64Values, Float64Values]:
     """Return the number of clusters of each kind, and the kinds' (sum, size; shape: kinds × 2) in a common unit.

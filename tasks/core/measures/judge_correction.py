@@ -74,7 +74,9 @@ def measure_judge_rates(
         return rates
     generator = np.random.default_rng(0)
     drawn = _draw_question_sums(
-        np.vstack((_make_question_outcome_table(rates, names), _make_added_pseudo_labels(rates))), generator, draws
+        np.vstack((_make_outcome_weights_per_question(rates, names), _make_added_pseudo_labels(rates))),
+        generator,
+        draws,
     )
     called_right = _resample_share_judged_right(rates, generator, draws)
     ends = [
@@ -105,7 +107,7 @@ def correct_judged_share(
     generator = np.random.default_rng(seed)
     added = np.array([[_ADDED_ITEMS, 0.0, _ADDED_ITEMS, 0.0], [_ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS]])
     if are_labels_of_these_answers:
-        both = np.hstack((sums, _make_question_outcome_table(rates, questions)))
+        both = np.hstack((sums, _make_outcome_weights_per_question(rates, questions)))
         more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_make_added_pseudo_labels(rates), ((0, 0), (4, 0)))))
         drawn = _draw_question_sums(np.vstack((both, more)), generator, draws)
         answers, labels = drawn[:, :4], drawn[:, 4:]
@@ -113,7 +115,9 @@ def correct_judged_share(
     else:
         answers = _draw_question_sums(np.vstack((sums, added)), generator, draws)
         labels = _draw_question_sums(
-            np.vstack((_make_question_outcome_table(rates, list(rates.questions)), _make_added_pseudo_labels(rates))),
+            np.vstack(
+                (_make_outcome_weights_per_question(rates, list(rates.questions)), _make_added_pseudo_labels(rates))
+            ),
             generator,
             draws,
         )
@@ -165,7 +169,7 @@ def _resample_share_judged_right(rates: JudgeErrorRates, generator: np.random.Ge
     return generator.binomial(rates.size, share, draws) / rates.size
 
 
-def _make_question_outcome_table(rates: JudgeErrorRates, questions: Sequence[str]) -> Float64Values:
+def _make_outcome_weights_per_question(rates: JudgeErrorRates, questions: Sequence[str]) -> Float64Values:
     return np.array([rates.questions.get(name, [0] * 4) for name in questions], np.float64)
 
 

@@ -19,7 +19,7 @@ from factmill.tasks.core.measures.intervals import (
     compute_wilson_interval,
     count_clusters_off_commonest_mean,
     format_interval_warning,
-    scale_to_whole_numbers_and_exponent,
+    scale_to_integers_and_binary_exponent,
     sum_and_count_by_cluster,
 )
 from factmill.tasks.core.rows import StrictModel
@@ -123,7 +123,7 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
             known.append((each.clusters, clusters))
         ends = sorted((each.worst, each.best))
         scored = ~np.isnan(each.values)
-        scaled, exponent = scale_to_whole_numbers_and_exponent(np.where(scored, each.values, 0.0), clusters)
+        scaled, exponent = scale_to_integers_and_binary_exponent(np.where(scored, each.values, 0.0), clusters)
         for group_by, group, chosen in iterate_all_items_and_groups(each.groups, len(clusters)):
             counted = chosen[scored[chosen]]
             sums, sizes = sum_and_count_by_cluster(scaled[counted], clusters[counted])

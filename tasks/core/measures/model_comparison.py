@@ -19,7 +19,7 @@ from factmill.tasks.core.measures.intervals import (
     bootstrap_cluster_mean_interval,
     count_clusters_off_commonest_mean,
     format_interval_warning,
-    scale_to_whole_numbers_and_exponent,
+    scale_to_integers_and_binary_exponent,
     sum_and_count_by_cluster,
 )
 from factmill.tasks.core.measures.metrics import MetricScores, index_names_in_sorted_order, round_to_six_decimals
@@ -88,7 +88,7 @@ def compare_models(
     difference = (totals[0] - totals[1]) / n if n else None
     gains = left.values - right.values
     clusters, names = index_names_in_sorted_order(left.clusters)
-    scaled, exponent = scale_to_whole_numbers_and_exponent(gains, clusters)
+    scaled, exponent = scale_to_integers_and_binary_exponent(gains, clusters)
     sums, sizes = sum_and_count_by_cluster(scaled, clusters)
     interval = bootstrap_cluster_mean_interval(sums, sizes, seed, exponent) if len(names) > 1 else None
     paired = left.is_share and len(names) == n

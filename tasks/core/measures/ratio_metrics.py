@@ -20,7 +20,7 @@ from factmill.tasks.core.measures.intervals import (
     count_clusters_off_commonest_mean,
     format_interval_warning,
     iterate_cluster_draw_counts,
-    scale_to_whole_numbers_and_exponent,
+    scale_to_integers_and_binary_exponent,
 )
 from factmill.tasks.core.measures.metrics import (
     MeasuredMetric,
@@ -48,7 +48,7 @@ class RatioTermsPerItem:
 
 
 @dataclass(frozen=True, slots=True)
-class RatioOrF1MetricTerms:
+class RatioOrF1TermsPerItem:
     """One metric between 0 and 1 in one setting; ValueError if the columns differ in length."""
 
     setting: str
@@ -67,7 +67,7 @@ class RatioOrF1MetricTerms:
             raise ValueError(f"{self.metric}, {self.setting}: columns do not all have {len(self.clusters)} items")
 
 
-def measure_ratio_metrics(ratios: Sequence[RatioOrF1MetricTerms], seed: int = 0) -> list[MeasuredMetric]:
+def measure_ratio_metrics(ratios: Sequence[RatioOrF1TermsPerItem], seed: int = 0) -> list[MeasuredMetric]:
     """Return for each ratio a metric over all items, then one per group, as `measure` does for means.
 
     n counts the items that a ratio applies to; for the bounds each unscored item gets the mean denominator of the others.
@@ -75,7 +75,7 @@ def measure_ratio_metrics(ratios: Sequence[RatioOrF1MetricTerms], seed: int = 0)
     return [metric for each in ratios for metric in _measure_ratio_metric_by_group(each, seed)]
 
 
-def _measure_ratio_metric_by_group(ratios: RatioOrF1MetricTerms, seed: int) -> Iterator[MeasuredMetric]:
+def _measure_ratio_metric_by_group(ratios: RatioOrF1TermsPerItem, seed: int) -> Iterator[MeasuredMetric]:
     clusters, _ = index_names_in_sorted_order(ratios.clusters)
     missing: Int64Values = np.any([np.isnan(part.numerators) for part in ratios.ratios], axis=0)
     applies: Int64Values = np.any([part.denominators > 0 for part in ratios.ratios], axis=0)
@@ -142,7 +142,7 @@ def _compute_ratio_interval_and_note(
     exponents = []
     counted_clusters = clusters[counted]
     for part in parts:
-        scaled, exponent = scale_to_whole_numbers_and_exponent(part.numerators[counted], counted_clusters)
+        scaled, exponent = scale_to_integers_and_binary_exponent(part.numerators[counted], counted_clusters)
         exponents.append(exponent)
         columns += [
             np.bincount(counted_clusters, each).astype(np.float64) for each in (scaled, part.denominators[counted])

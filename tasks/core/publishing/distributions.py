@@ -16,7 +16,7 @@ _MAX_BAR_NAME_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedBuildData:
+class PublishedFactsAndColumns:
     """A published build, as input for its distributions."""
 
     facts: Mapping[str, Any]
@@ -30,7 +30,7 @@ class PublishedBuildData:
         return values
 
 
-DistributionMaker = Callable[[PublishedBuildData], Iterable[ReportFigure]]
+DistributionMaker = Callable[[PublishedFactsAndColumns], Iterable[ReportFigure]]
 
 
 def make_bar_figure(

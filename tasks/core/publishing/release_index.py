@@ -125,7 +125,7 @@ class _ManifestSources(_ExtraFieldsAllowedModel):
     wikidata: str | None
 
 
-class _ReleasedManifest(_ExtraFieldsAllowedModel):
+class _ReleasedLockFileManifest(_ExtraFieldsAllowedModel):
     """Fields of a manifest (made by engine/naming/manifests.py) that comparisons, cards and evaluations read."""
 
     benchmark: str
@@ -156,4 +156,4 @@ class ReleasedBuildLockContents(StrictModel):
     content_digest: Sha256
     withheld: str
     canary: str
-    lock: _ReleasedManifest
+    lock: _ReleasedLockFileManifest

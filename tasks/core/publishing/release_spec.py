@@ -76,7 +76,7 @@ class PaperCitation:
 
 
 @dataclass(frozen=True, slots=True)
-class SourcePage:
+class SourceArticleRevision:
     """A page whose text or facts a row contains."""
 
     title: str
@@ -86,7 +86,7 @@ class SourcePage:
     """Address of that revision."""
 
     @classmethod
-    def from_wiki(cls, wiki: str, title: str, revision: str) -> "SourcePage":
+    def from_wiki(cls, wiki: str, title: str, revision: str) -> "SourceArticleRevision":
         """Make a page of a build's wiki (`get_wikipedia_url_or_embedded_marker`)."""
         return cls(title, revision, format_article_url(wiki, title, int(revision)))
 
@@ -161,7 +161,7 @@ class BenchmarkReleaseSpec:
         lambda _lock, _origin, _row: NO_LICENCE_STATED
     )
     """The same arguments → the row's licence, if no column has it."""
-    list_pages: Callable[[Mapping[str, Any], str], Iterable[SourcePage]] = lambda _row, _wiki: ()
+    list_pages: Callable[[Mapping[str, Any], str], Iterable[SourceArticleRevision]] = lambda _row, _wiki: ()
     """Row of `pages_table` and the wiki of its build (`get_wikipedia_url_or_embedded_marker`) → the pages whose text or facts it contains."""
     pages_table: str = ""
     """Table whose rows `list_pages` takes; empty: the main table."""

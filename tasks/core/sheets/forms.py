@@ -20,7 +20,7 @@ from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_
 from factmill.tasks.core.sheets.sheet import (
     SHOWN_DIGEST,
     FilledSheetRow,
-    LabellingToolAnswer,
+    OnePersonsLabellingToolAnswers,
     Sheet,
     SheetLayout,
     SheetQuestion,
@@ -41,7 +41,7 @@ _MIN_VISIBLE_OPTIONS = 3
 _ARGILLA_STATES: Mapping[str, Literal["submitted", "skipped", "draft"]] = {"discarded": "skipped", "draft": "draft"}
 
 
-def resolve_sheet_form(path: PurePath, form: str = "") -> SheetForm:
+def resolve_sheet_form_from_ending(path: PurePath, form: str = "") -> SheetForm:
     """Return the form of a file: the one given, else by its ending; CSV for any other ending. UsageError if unknown."""
     if form and form not in SHEET_FORMS:
         raise UsageError(f"--form {form}: expected one of {', '.join(SHEET_FORMS)}")
@@ -55,12 +55,15 @@ def format_sheet_files(sheet: Sheet, path: PurePath, form: SheetForm) -> dict[st
     if form == "label-studio":
         message = _format_label_studio_config(sheet.layout)
         tasks = [_make_label_studio_task(sheet.layout, row) for row in sheet.rows]
-        return {path.name: _format_json(tasks), f"{path.stem}.label-studio.xml": message}
+        return {path.name: _format_json_file(tasks), f"{path.stem}.label-studio.xml": message}
     records = [_make_argilla_record(sheet.layout, row) for row in sheet.rows]
-    text = _format_json(records)
+    text = _format_json_file(records)
     if path.suffix.lower() == ".jsonl":
         text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records)
-    return {path.name: text, f"{path.stem}.argilla-settings.json": _format_json(_make_argilla_settings(sheet.layout))}
+    return {
+        path.name: text,
+        f"{path.stem}.argilla-settings.json": _format_json_file(_make_argilla_settings(sheet.layout)),
+    }
 
 
 def parse_sheet_csv(layout: SheetLayout, text: str, file: str) -> list[FilledSheetRow]:
@@ -69,13 +72,13 @@ def parse_sheet_csv(layout: SheetLayout, text: str, file: str) -> list[FilledShe
     return [FilledSheetRow(f"line {line}", line, cells) for line, cells in records]
 
 
-def _format_json(value: Any) -> str:
+def _format_json_file(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
 def resolve_sheet_form_from_text(text: str, path: PurePath, form: str = "") -> SheetForm:
     """Return the form of a file that came back; without `form`, JSON with `fields` is Argilla's whatever its ending."""
-    resolved = resolve_sheet_form(path, form)
+    resolved = resolve_sheet_form_from_ending(path, form)
     if form or resolved == "csv":
         return resolved
     first = next(iter(_parse_json_objects(text, path.name)), {})
@@ -170,7 +173,7 @@ def _iterate_label_studio_tasks(
         yield TaskExportedByLabellingTool(place, number, cells, str(data.get(SHOWN_DIGEST) or ""), answers)
 
 
-def _parse_annotation(annotation: Any, file: str, place: str) -> LabellingToolAnswer:
+def _parse_annotation(annotation: Any, file: str, place: str) -> OnePersonsLabellingToolAnswers:
     results = annotation.get("result") if isinstance(annotation, dict) else None
     if not isinstance(results, list) or not all(
         isinstance(each, dict) and isinstance(each.get("value"), dict) for each in results
@@ -186,7 +189,7 @@ def _parse_annotation(annotation: Any, file: str, place: str) -> LabellingToolAn
     if isinstance(by, dict):
         by = by.get("email") or by.get("id")
     who = "" if by is None else f"user {by}" if isinstance(by, int) else str(by)
-    return LabellingToolAnswer(who, answers, "skipped" if annotation.get("was_cancelled") else "submitted")
+    return OnePersonsLabellingToolAnswers(who, answers, "skipped" if annotation.get("was_cancelled") else "submitted")
 
 
 def _make_argilla_record(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
@@ -258,7 +261,9 @@ def _iterate_argilla_tasks(
         )
 
 
-def _iterate_argilla_answers(responses: Mapping[str, Any], file: str, place: str) -> Iterator[LabellingToolAnswer]:
+def _iterate_argilla_answers(
+    responses: Mapping[str, Any], file: str, place: str
+) -> Iterator[OnePersonsLabellingToolAnswers]:
     """Yield one answer per user of a record's responses."""
     answers: dict[str, dict[str, str]] = {}
     states: dict[str, str] = {}
@@ -274,4 +279,4 @@ def _iterate_argilla_answers(responses: Mapping[str, Any], file: str, place: str
             answers.setdefault(who, {})[question] = "" if value is None else str(value)
             states[who] = str(each.get("status") or "")
     for who, of_user in answers.items():
-        yield LabellingToolAnswer(who, of_user, _ARGILLA_STATES.get(states[who], "submitted"))
+        yield OnePersonsLabellingToolAnswers(who, of_user, _ARGILLA_STATES.get(states[who], "submitted"))

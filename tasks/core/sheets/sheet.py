@@ -95,7 +95,7 @@ class ParsedSheet:
 
 
 @dataclass(frozen=True, slots=True)
-class LabellingToolAnswer:
+class OnePersonsLabellingToolAnswers:
     """What one person answered about a task of another tool."""
 
     who: str
@@ -115,7 +115,7 @@ class TaskExportedByLabellingTool:
     """Key, shown and carried cells."""
     digest: str
     """Digest of the shown cells when the task was written; empty: the tool dropped it."""
-    answers: Sequence[LabellingToolAnswer]
+    answers: Sequence[OnePersonsLabellingToolAnswers]
 
 
 def digest_shown_cells(layout: SheetLayout, cells: Mapping[str, str]) -> str:
@@ -179,7 +179,7 @@ def _add_task_problem(
 def _add_answer_row_or_problem(
     layout: SheetLayout,
     task: TaskExportedByLabellingTool,
-    answer: LabellingToolAnswer,
+    answer: OnePersonsLabellingToolAnswers,
     who: str,
     who_option: str,
     parsed: ParsedSheet,

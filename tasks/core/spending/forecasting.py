@@ -43,7 +43,7 @@ FORECAST_AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedCallUse:
+class ObservedCallOfRow:
     """A call that an observed row depends on."""
 
     stage: str
@@ -132,7 +132,7 @@ def round_json_numbers_to_six_places(data: Any) -> Any:
 
 def make_build_forecast(
     stages: Sequence[ObservedStage],
-    uses: Sequence[ObservedCallUse],
+    uses: Sequence[ObservedCallOfRow],
     rows: Mapping[str, float],
     parallel_requests: Mapping[str, float],
     max_bundled: Mapping[str, int],
@@ -153,7 +153,7 @@ def make_build_forecast(
     first: dict[str, str] = {}
     for use in uses:
         first.setdefault(use.key, use.stage)
-    kinds: dict[tuple[str, str, str, str], list[ObservedCallUse]] = defaultdict(list)
+    kinds: dict[tuple[str, str, str, str], list[ObservedCallOfRow]] = defaultdict(list)
     for use in uses:
         if first[use.key] == use.stage:  # responses to an earlier stage's calls are cached
             kinds[use.stage, use.service, use.operation, use.model].append(use)
@@ -195,7 +195,7 @@ def _compute_expanded_stage_scale(stage: ObservedStage, weights: Mapping[str, fl
 
 
 def _estimate_calls_each_call_represents(
-    uses: Sequence[ObservedCallUse], weights: Mapping[str, float], growth: float
+    uses: Sequence[ObservedCallOfRow], weights: Mapping[str, float], growth: float
 ) -> dict[str, float]:
     """Return call → number of calls of the whole build that it represents, by the weights of its rows (default 1)."""
     users: dict[str, list[float]] = defaultdict(list)
@@ -205,7 +205,7 @@ def _estimate_calls_each_call_represents(
 
 
 def _make_stage_operation_forecast(
-    kind: tuple[str, str, str, str], uses: Sequence[ObservedCallUse], growth: float, times: Mapping[str, float]
+    kind: tuple[str, str, str, str], uses: Sequence[ObservedCallOfRow], growth: float, times: Mapping[str, float]
 ) -> StageOperationForecast:
     calls = {use.key: use for use in uses}
     sums = {name: sum(times[key] * getattr(use, name) for key, use in calls.items()) for name in FORECAST_AMOUNTS[1:]}
@@ -215,7 +215,9 @@ def _make_stage_operation_forecast(
     )
 
 
-def estimate_bundled_requests(uses: Sequence[ObservedCallUse], calls: float, batches: float, max_bundled: int) -> float:
+def estimate_bundled_requests(
+    uses: Sequence[ObservedCallOfRow], calls: float, batches: float, max_bundled: int
+) -> float:
     """Return the requests for `calls` bundled calls: the observed requests times `batches`, or more if requests would exceed
     `most` calls. Infinite if calls are sent one by one."""
     asked = {use.key: use.requests for use in uses}
@@ -224,7 +226,7 @@ def estimate_bundled_requests(uses: Sequence[ObservedCallUse], calls: float, bat
 
 
 def _estimate_call_growth_exponent(
-    uses: Sequence[ObservedCallUse], rows: Iterable[str], scale: float, unit: Callable[[str], str]
+    uses: Sequence[ObservedCallOfRow], rows: Iterable[str], scale: float, unit: Callable[[str], str]
 ) -> float:
     """Return the exponent, from 0 to 1, by which the number of distinct calls grows with the rows."""
     users: dict[str, set[str]] = defaultdict(set)
@@ -265,7 +267,7 @@ def estimate_distinct_things(row_counts: Sequence[int], rows: int, full_rows_per
 def _forecast_stage(
     stage: ObservedStage,
     volumes: Sequence[StageOperationForecast],
-    kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCallUse]],
+    kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCallOfRow]],
     parallel: Mapping[str, float],
     gaps_s: Mapping[str, float],
 ) -> StageForecast:
@@ -285,7 +287,7 @@ def _forecast_stage(
 
 
 def _compute_forecast_intervals_by_amount(
-    kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCallUse]],
+    kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCallOfRow]],
     volumes: Sequence[StageOperationForecast],
     times: Mapping[tuple[str, str, str, str], Mapping[str, float]],
     scales: Mapping[str, float],
@@ -378,12 +380,12 @@ def _compute_leave_one_out_residuals(table: np.ndarray, sizes: np.ndarray, weigh
     return (each - fitted) * weights[:, None] / np.where(pull < _FULL_LEVERAGE, 1 - pull, 1.0)[:, None]
 
 
-def count_row_characters(row: Mapping[str, Any]) -> int:
+def count_characters_of_row_as_text(row: Mapping[str, Any]) -> int:
     """Return the default size of a row: the characters of its text form."""
     return len(str(row))
 
 
-def draw_pilot_rows(
+def select_pilot_rows(
     parts: Sequence[Sequence[str]],
     balanced_halves: Sequence[str],
     sizes: Sequence[int],

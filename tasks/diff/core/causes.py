@@ -19,7 +19,7 @@ from factmill.tasks.diff.core.call_differences import (
     is_part_set_by_build_inputs,
     merge_possible_causes,
 )
-from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, RowDrop
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, RowDropInOneBuild
 from factmill.tasks.diff.core.manifest_changes import ManifestComparison
 
 _WORD = re.compile(r"\w+")
@@ -35,10 +35,12 @@ def is_change_carried_over(source_change: tuple[Any, Any], target_change: tuple[
     lost, won = _split_lost_and_gained(target_change)
     if _shares_leaf_or_substring(won, come) or _shares_leaf_or_substring(lost, gone):
         return True
-    new_words, old_words = _collect_leaf_text_words(won), _collect_leaf_text_words(lost)
+    new_words, old_words = _collect_words_of_leaf_values(won), _collect_words_of_leaf_values(lost)
     return _contains_half_of_words(
-        new_words - old_words, _collect_leaf_text_words(come) - _collect_leaf_text_words(gone)
-    ) or _contains_half_of_words(old_words - new_words, _collect_leaf_text_words(gone) - _collect_leaf_text_words(come))
+        new_words - old_words, _collect_words_of_leaf_values(come) - _collect_words_of_leaf_values(gone)
+    ) or _contains_half_of_words(
+        old_words - new_words, _collect_words_of_leaf_values(gone) - _collect_words_of_leaf_values(come)
+    )
 
 
 def _contains_half_of_words(wanted: frozenset[str], found: frozenset[str]) -> bool:
@@ -46,7 +48,7 @@ def _contains_half_of_words(wanted: frozenset[str], found: frozenset[str]) -> bo
     return bool(wanted) and 2 * len(wanted & found) >= len(wanted)
 
 
-def _collect_leaf_text_words(leaves: frozenset[str]) -> frozenset[str]:
+def _collect_words_of_leaf_values(leaves: frozenset[str]) -> frozenset[str]:
     return frozenset(word for leaf in leaves for word in _split_words_of_minimum_length(leaf))
 
 
@@ -57,12 +59,14 @@ def _split_words_of_minimum_length(text: str) -> frozenset[str]:
 
 def contains_all_values(value: Any, parts: Iterable[Any]) -> bool:
     """True where a value contains every complete text and number of `parts`."""
-    return all(_collect_traceable_leaf_texts(part) <= _collect_traceable_leaf_texts(value) for part in parts)
+    return all(
+        _collect_traceable_texts_and_numbers(part) <= _collect_traceable_texts_and_numbers(value) for part in parts
+    )
 
 
 def _split_lost_and_gained(change: tuple[Any, Any]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the texts and numbers that only the old value has, and those that only the new one has."""
-    before, after = map(_collect_traceable_leaf_texts, change)
+    before, after = map(_collect_traceable_texts_and_numbers, change)
     return before - after, after - before
 
 
@@ -75,7 +79,7 @@ def _shares_leaf_or_substring(leaves: frozenset[str], others: frozenset[str]) ->
     )
 
 
-def _collect_traceable_leaf_texts(value: Any) -> frozenset[str]:
+def _collect_traceable_texts_and_numbers(value: Any) -> frozenset[str]:
     return _wrap_non_empty_text_in_set(value) if isinstance(value, str) else frozenset(_iterate_leaf_texts(value))
 
 
@@ -121,7 +125,7 @@ class RowChangeEvidence:
 
     call_differences: Sequence[CallDifference]
     changed_columns: Sequence[ColumnValueChange] = ()
-    fate: RowDrop | None = None
+    fate: RowDropInOneBuild | None = None
     source_cause: ChangeCause | None = None
     """Why the source columns differ; None where they do not, or no file holds them."""
     source_changes: Sequence[ColumnValueChange] = ()
@@ -146,7 +150,7 @@ def explain_row_change(evidence: RowChangeEvidence, manifests: ManifestCompariso
     """Return why a row differs, in stage order; UNEXPLAINED alone where nothing explains it."""
     if evidence.left_out_reason:
         return (ChangeCause("left out", "", evidence.left_out_reason),)
-    tracer = _CauseTracer(evidence, manifests)
+    tracer = _RowChangeCauseTracer(evidence, manifests)
     found: dict[ChangeCause, None] = {}
     if evidence.fate is not None:
         found.update(dict.fromkeys(tracer.trace_drop(evidence.fate)))
@@ -159,7 +163,7 @@ def explain_row_change(evidence: RowChangeEvidence, manifests: ManifestCompariso
 
 
 @dataclass
-class _CauseTracer:
+class _RowChangeCauseTracer:
     evidence: RowChangeEvidence
     manifests: ManifestComparison
     direct_causes: list[list[ChangeCause]] = field(init=False)
@@ -173,7 +177,7 @@ class _CauseTracer:
         at = next((at for at, own in enumerate(self.direct_causes) if cause in own), len(self.direct_causes))
         return cause.kind not in ("source", "decision") and at == len(self.direct_causes), at if cause.stage else -1
 
-    def trace_drop(self, fate: RowDrop) -> list[ChangeCause]:
+    def trace_drop(self, fate: RowDropInOneBuild) -> list[ChangeCause]:
         """Return why only one build published the row."""
         policy = [each for each in self.manifests.list_causes("decision") if each.what == "policy"]
         if fate.reason in _REVIEW_REJECT_REASONS and (decided := [*self._iterate_decision_causes(), *policy]):
@@ -211,7 +215,7 @@ class _CauseTracer:
         for at in reversed(range(upto)):
             found = self.evidence.call_differences[at]
             if is_change_carried_over(
-                (_list_traceable_reply_and_call_parts(found.before), _list_traceable_reply_and_call_parts(found.after)),
+                (_list_call_parts_a_column_may_take(found.before), _list_call_parts_a_column_may_take(found.after)),
                 change,
             ):
                 return self._find_call_causes(at)
@@ -292,7 +296,7 @@ class _CauseTracer:
             yield ChangeCause("decision", str(each["flag"]), f"{old} → {new}")
 
 
-def _list_traceable_reply_and_call_parts(call: Any) -> Any:
+def _list_call_parts_a_column_may_take(call: Any) -> Any:
     """Return what a column may take from a call: reply, service, model, revision."""
     if call is None:
         return None

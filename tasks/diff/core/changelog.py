@@ -44,7 +44,7 @@ def render_changelog(diff: BuildDiff, previous_version: str) -> str:
     if not diff.has_row_changes:
         lines += ["No row was added, removed or changed.", ""]
     if diff.tables or diff.new_columns:
-        lines += ["## Other tables and columns", *_format_table_and_column_changes(diff), ""]
+        lines += ["## Other tables and columns", *_format_table_counts_and_new_columns(diff), ""]
     return "\n".join(lines).strip() + "\n"
 
 
@@ -104,7 +104,7 @@ def _format_column_change(column: ColumnValueChange) -> str:
     return f"`{name}` {before} → {after}"
 
 
-def _format_table_and_column_changes(diff: BuildDiff) -> Iterator[str]:
+def _format_table_counts_and_new_columns(diff: BuildDiff) -> Iterator[str]:
     for table, counts in diff.tables.items():
         yield f"- table `{table}`: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}"
     if diff.new_columns:

@@ -90,7 +90,7 @@ class ColumnValueChange:
 
 
 @dataclass(frozen=True, slots=True)
-class RowDrop:
+class RowDropInOneBuild:
     """What happened to a row in the build that does not publish it."""
 
     build: Literal["before", "after"]
@@ -115,7 +115,7 @@ class RowChange:
     """Changed columns; of changed rows only."""
     shown: Mapping[str, Any] = field(default_factory=dict)
     """Columns that identify the row to readers, from the later build if it has the row."""
-    fate: RowDrop | None = None
+    fate: RowDropInOneBuild | None = None
 
     @property
     def main_cause(self) -> ChangeCause:
@@ -137,7 +137,7 @@ class ComparedBuild:
 
 
 @dataclass(frozen=True, slots=True)
-class RowDisplay:
+class BenchmarkRowLabels:
     """How pages name the columns and values of a benchmark."""
 
     headings: Mapping[str, str] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class BuildDiff:
     """Companion table → rows added, removed and changed, by id; only tables that changed."""
     new_columns: Sequence[str] = ()
     """Columns that one of the builds was made without; they change no row."""
-    display: RowDisplay = field(default_factory=RowDisplay)
+    display: BenchmarkRowLabels = field(default_factory=BenchmarkRowLabels)
     """For pages; not in the JSON."""
 
     @property

@@ -24,7 +24,7 @@ from factmill.tasks.graph.folders import get_graph_folder, load_manifest_and_che
 from factmill.tasks.graph.lookup import WikidataGraph
 from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.cross_encoder import CrossEncoder
-from factmill.tasks.models.devices import Device, choose_compute_type, resolve_identity_device
+from factmill.tasks.models.devices import Device, choose_compute_type_by_weights, resolve_identity_device
 from factmill.tasks.models.embedders import SentenceEncoder
 from factmill.tasks.models.model_folder import ModelManifest, load_manifest_and_check_sizes, load_verified_manifest
 from factmill.tasks.models.model_services import make_language_model_service, make_translator_service
@@ -63,7 +63,9 @@ class ServedResources:
             return self._opened[wanted](operation, asked)
 
 
-def load_servable_model_variants(model_folder: Path, device: Device, threads: int | None) -> list[ServableModelOrGraph]:
+def load_servable_variants_of_model(
+    model_folder: Path, device: Device, threads: int | None
+) -> list[ServableModelOrGraph]:
     """Return a model folder's offers, one for each compute type; UsageError if the folder is damaged."""
     manifest = load_verified_manifest(model_folder, load_manifest_and_check_sizes(model_folder).kind)
     if manifest.kind in ("embedder", "cross-encoder"):
@@ -83,7 +85,7 @@ def load_servable_model_variants(model_folder: Path, device: Device, threads: in
     kinds: tuple[ComputeType | None, ...] = (None, "float32")
     if resolve_identity_device(device) == "cuda":
         kinds += ("float16",)
-    variants = dict.fromkeys(choose_compute_type(model_folder, kind) for kind in kinds)
+    variants = dict.fromkeys(choose_compute_type_by_weights(model_folder, kind) for kind in kinds)
     return [_make_servable_model(model_folder, manifest, device, variant, threads) for variant in variants]
 
 

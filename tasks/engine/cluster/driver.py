@@ -20,7 +20,7 @@ from factmill.tasks.engine.cluster.protocol import (
     WorkerCapability,
     format_dask_resource_name,
     format_worker_code_version,
-    import_distributed_without_logs,
+    import_dask_distributed_without_logs,
     make_driver_tls_security,
     parse_dask_resource_name,
 )
@@ -204,7 +204,7 @@ class DaskClusterClient:
         Dask itself waits forever if the connection is accepted but nothing answers: a stopped process, or another server at
         that port.
         """
-        library, security = import_distributed_without_logs(), make_driver_tls_security(self.compute)
+        library, security = import_dask_distributed_without_logs(), make_driver_tls_security(self.compute)
         opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def open_it() -> None:
@@ -230,7 +230,7 @@ class DaskClusterClient:
             if future.status in ("cancelled", "lost"):
                 raise TimeoutError
             state, answer = future.result(timeout=_READ_S)
-        except (import_distributed_without_logs().CancelledError, TimeoutError) as error:
+        except (import_dask_distributed_without_logs().CancelledError, TimeoutError) as error:
             if client.status != "running":
                 raise self._make_lost_error() from error
             return None

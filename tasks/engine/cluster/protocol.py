@@ -22,7 +22,7 @@ from factmill.tasks.errors import SettingsError
 from factmill.tasks.settings import World, graphs_folder
 
 
-def import_distributed_without_logs() -> Any:
+def import_dask_distributed_without_logs() -> Any:
     """Return the library `distributed` with its logs off, since our errors report them; SettingsError if not installed."""
     try:
         library = importlib.import_module("distributed")
@@ -40,7 +40,7 @@ def make_tls_security(ca_file: str, cert_file: str, key_file: str, role: str) ->
     """Return Dask's security settings for a tls:// connection, or None for a plain one; `role`: client or worker."""
     if not ca_file:
         return None
-    return import_distributed_without_logs().Security(
+    return import_dask_distributed_without_logs().Security(
         require_encryption=True,
         tls_ca_file=ca_file,
         **{f"tls_{role}_cert": cert_file, f"tls_{role}_key": key_file},

@@ -32,7 +32,7 @@ from factmill.tasks.engine.cluster.protocol import (
 from factmill.tasks.models.cross_encoder import CrossEncoderSettings
 from factmill.tasks.models.embedders import SentenceEncoderSettings
 from factmill.tasks.models.model_folder import load_manifest_and_check_sizes, parse_settings_in_manifest
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 IntArray = npt.NDArray[np.int64]
 
@@ -140,7 +140,7 @@ class RemoteGraphPathFinder:
     def find_literal_paths(
         self,
         subjects: IntArray,
-        objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
+        objects: Sequence[PartialDate] | Sequence[WantedNumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
     ) -> PathsFoundForPairs:

@@ -18,14 +18,14 @@ from factmill.tasks.engine.cluster.capabilities import (
     ServableModelOrGraph,
     ServedResources,
     load_servable_graph,
-    load_servable_model_variants,
+    load_servable_variants_of_model,
     set_resources_of_this_worker,
 )
 from factmill.tasks.engine.cluster.protocol import (
     WorkerCapability,
     format_dask_resource_name,
     format_worker_code_version,
-    import_distributed_without_logs,
+    import_dask_distributed_without_logs,
     make_tls_security,
 )
 from factmill.tasks.errors import FactmillError, ServiceUnreachable, UsageError
@@ -34,7 +34,7 @@ from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.devices import Device, choose_ctranslate2_device
 from factmill.tasks.models.embedders import (
     PACKAGED_EMBEDDER,
-    choose_default_embedder,
+    choose_minilm_or_ngram_embedder,
     resolve_embedder_folder_converting_packaged,
 )
 from factmill.tasks.models.model_folder import get_model_path, get_models_folder, list_model_names
@@ -58,13 +58,13 @@ def load_servable_resources(
         offers = [
             offer
             for name in models
-            for offer in load_servable_model_variants(_resolve_model_folder(name, home), device, threads)
+            for offer in load_servable_variants_of_model(_resolve_model_folder(name, home), device, threads)
         ]
         places = {name: Path(name).parent if "/" in name else graphs_folder(home) for name in graphs}
         return offers + [load_servable_graph(Path(name).name, folder) for name, folder in places.items()]
     folder = graphs_folder(home)
     loaders: list[Callable[[], list[ServableModelOrGraph]]] = [
-        partial(load_servable_model_variants, path, device, threads)
+        partial(load_servable_variants_of_model, path, device, threads)
         for path in _list_home_and_packaged_model_folders(home)
     ]
     for name in list_graph_and_half_load_names(folder):
@@ -94,7 +94,7 @@ def run_worker_and_return_end_signal(
     `files`: PEM files of the authority, the certificate and its key, for a tls:// address. ServiceUnreachable if the
     scheduler does not answer, or goes away.
     """
-    library = import_distributed_without_logs()
+    library = import_dask_distributed_without_logs()
     security = make_tls_security(*files, "worker")
     set_resources_of_this_worker(ServedResources(offers))
     with tempfile.TemporaryDirectory(prefix=f"factmill-{os.getpid()}-worker-") as folder:
@@ -167,7 +167,7 @@ async def _join_scheduler(worker: Any, address: str, host: str) -> None:
 def _list_home_and_packaged_model_folders(home: Path) -> Iterator[Path]:
     """Yield the folders of a home's models and of the models packaged with factmill."""
     # the packaged encoder is unpacked to a folder in the home on first use
-    if choose_default_embedder(home) == PACKAGED_EMBEDDER:
+    if choose_minilm_or_ngram_embedder(home) == PACKAGED_EMBEDDER:
         resolve_embedder_folder_converting_packaged(PACKAGED_EMBEDDER, home)
     folder = get_models_folder(home)
     yield from (get_model_path(name, folder) for name in list_model_names(folder))

@@ -146,12 +146,12 @@ def collect_recipe_code(recipe: str) -> DigestedCodeDependencies:
     return collect_code_dependencies(
         [(module, function)],
         load_source_code(tuple(packages)),
-        partial(classify_module_versioning, module),
+        partial(find_package_versioning_module, module),
         _TRAVERSED_PACKAGES,
     )
 
 
-def classify_module_versioning(recipe: str, module: str) -> str | None:
+def find_package_versioning_module(recipe: str, module: str) -> str | None:
     """Return how a module counts for a recipe's module: "" by definition, a package name by version, None not at all."""
     package, *rest = module.removeprefix("factmill.").split(".")
     if package != "tasks" or not rest:

@@ -91,7 +91,7 @@ def collect_code_dependencies(
             continue
         names = _parse_definitions_and_imports(module, code[module])
         if name in names.imports:
-            todo.append(_resolve_import(*names.imports[name], code))
+            todo.append(_get_import_binding(*names.imports[name], code))
         elif name in names.definitions:
             digest, mentioned = _digest_definition_and_list_names(module, code[module], name)
             resolved = [_resolve_dotted_name(each, module, names, code) for each in mentioned]
@@ -121,14 +121,14 @@ def _resolve_dotted_name(
     first, *more = dotted_name
     if first not in names.imports:
         return module, first
-    source, name = _resolve_import(*names.imports[first], code)
+    source, name = _get_import_binding(*names.imports[first], code)
     while name == "*" and more:
         # a name in a module, which may be a module itself
-        source, name = _resolve_import(source, more.pop(0), code)
+        source, name = _get_import_binding(source, more.pop(0), code)
     return source, name
 
 
-def _resolve_import(source: str, name: str | None, code: Mapping[str, str]) -> tuple[str, str]:
+def _get_import_binding(source: str, name: str | None, code: Mapping[str, str]) -> tuple[str, str]:
     """Return what an import binds, as (module, name); name is `*` for a whole module."""
     if name is None:
         return source, "*"
@@ -146,7 +146,7 @@ def _format_origin_module_and_name(
         if name not in imports:
             break
         passed.add((module, name))
-        module, name = _resolve_import(*imports[name], code)
+        module, name = _get_import_binding(*imports[name], code)
     package = package_of(module) if code.keys() & {module, f"{module}.__init__"} else ""
     return f"{module if package == '' else package}:{name}"
 

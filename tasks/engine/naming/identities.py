@@ -51,10 +51,10 @@ def check_graph_languages(world: World, home: Path, languages: Sequence[str]) ->
 
 def embedder_name(world: World, home: Path) -> str:
     """Return the name of a world's sentence encoder: the one it names, or by default the paper's if available."""
-    from factmill.tasks.models.embedders import choose_default_embedder
+    from factmill.tasks.models.embedders import choose_minilm_or_ngram_embedder
 
     settings = world.models.get("embedder")
-    return settings.name if settings else choose_default_embedder(home)
+    return settings.name if settings else choose_minilm_or_ngram_embedder(home)
 
 
 def embedder_name_and_digest(world: World, home: Path) -> dict[str, str]:

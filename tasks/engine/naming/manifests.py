@@ -25,7 +25,7 @@ def make_build_manifest(
     world = load_world(run.world, run.graph)
     required = benchmark.required_services(inputs.inputs.params)
     world.require_services(*required)
-    if problem := find_wikipedia_file_problem(world, benchmark, inputs.inputs.params):
+    if problem := find_problem_of_using_wikipedia_file(world, benchmark, inputs.inputs.params):
         raise SettingsError(f"{problem}; name a wiki by its url in [wikipedia] of the world {world.name}")
     roles = benchmark.model_roles(inputs.inputs.params)
     models = {role: model for role, model in sorted(world.models.items()) if role in roles}
@@ -53,7 +53,7 @@ def make_build_manifest(
     }
 
 
-def find_wikipedia_file_problem(world: World, benchmark: Benchmark, params: BenchmarkParams) -> str:
+def find_problem_of_using_wikipedia_file(world: World, benchmark: Benchmark, params: BenchmarkParams) -> str:
     """Return why a benchmark cannot use the file that is a world's Wikipedia; empty if it can, or needs none."""
     is_needed = "wikipedia" in benchmark.required_services(params) and world.is_local("wikipedia")
     if not is_needed or benchmark.reads_wikipedia_files:

@@ -22,12 +22,12 @@ from factmill.tasks.core.service_settings import (
 from factmill.tasks.core.spending.costs import compute_cost_range, format_count_with_noun
 from factmill.tasks.core.spending.forecasting import (
     BuildForecast,
-    ObservedCallUse,
+    ObservedCallOfRow,
     ObservedStage,
     make_build_forecast,
     round_json_numbers_to_six_places,
 )
-from factmill.tasks.engine.batches import choose_batch_size
+from factmill.tasks.engine.batches import enlarge_batch_for_many_rows
 from factmill.tasks.engine.naming.identities import make_service_identity, service_urls
 from factmill.tasks.errors import UsageError
 from factmill.tasks.settings import World
@@ -133,11 +133,11 @@ def _add_stage_scales_and_count_basis_rows(basis: ForecastBasis, batch_size: int
 
 
 def _count_batches(rows: float, batch_size: int) -> int:
-    return max(1, math.ceil(rows / choose_batch_size(batch_size, math.ceil(rows))))
+    return max(1, math.ceil(rows / enlarge_batch_for_many_rows(batch_size, math.ceil(rows))))
 
 
-def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tuple[list[ObservedCallUse], list[str]]:
-    sent = _compute_requests_per_call(basis)
+def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tuple[list[ObservedCallOfRow], list[str]]:
+    sent = _compute_requests_per_call_by_stage(basis)
     uses, guessed, has_scripted, unpriced, failed = [], False, False, set[str](), set[str]()
     for call in basis.usage.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
@@ -161,7 +161,7 @@ def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tupl
             has_scripted |= model is not None
             requests = 0.0 if model is None else float(times)
         call_identity = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
-        uses.append(ObservedCallUse(*call_identity, requests, tokens_in, tokens_out, usd, call["latency_s"]))
+        uses.append(ObservedCallOfRow(*call_identity, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []
     if guessed:
         notes.append(
@@ -204,7 +204,7 @@ def _price_call(model: ModelSettings, tokens_in: float, tokens_out: float, recor
     return share * (by_tokens / 1e6 + requests * model.usd_per_request)
 
 
-def _compute_requests_per_call(basis: ForecastBasis) -> dict[tuple[str, str, str], float]:
+def _compute_requests_per_call_by_stage(basis: ForecastBasis) -> dict[tuple[str, str, str], float]:
     """Return (stage, service, operation) → requests per call, from the requests sent to each service; empty if unknown.
 
     A model on this machine gets no requests. A service's requests are divided among operations by the number of requests that

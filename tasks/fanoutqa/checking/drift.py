@@ -27,7 +27,7 @@ from factmill.tasks.progress import print_and_log
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.text.values.answer_search import IndexedText, find_answer_in_text
+from factmill.tasks.text.values.answer_search import IndexedText, find_answer_and_missing_parts
 
 REFERENCES_TABLE, QUESTIONS_TABLE = "fanoutqa_references", "fanoutqa"
 REFERENCES_PER_BATCH = 100
@@ -117,7 +117,7 @@ def _add_answer_finding(
     text = known[reference.revid]
     if isinstance(text, MissingArticleReason):
         return reference.replace(problem=format_problem(text), found=None, missing=[])
-    finding = find_answer_in_text(json.loads(reference.answer or "null"), text)
+    finding = find_answer_and_missing_parts(json.loads(reference.answer or "null"), text)
     return reference.replace(found=finding.found, missing=list(finding.missing))
 
 
@@ -139,7 +139,7 @@ def format_reference_drift(drift: EvidenceReferenceDrift) -> Iterator[str]:
     yield f"    {' → '.join(pins)}"
 
 
-def format_drift_summary(build_id: str, moments: tuple[str, str], counts: dict[str, int]) -> str:
+def format_reference_drift_summary(build_id: str, moments: tuple[str, str], counts: dict[str, int]) -> str:
     """Return the summary in one line."""
     kinds = [name for name in counts if name not in ("references", "questions", "in_another_revision")]
     kind_counts = ", ".join(f"{counts[kind]:,} {kind.replace('_', ' ')}" for kind in kinds)

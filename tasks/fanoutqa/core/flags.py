@@ -46,7 +46,7 @@ from factmill.tasks.fanoutqa.core.rows import QuestionFlag, Split
 from factmill.tasks.text.values.answer_search import (
     AnswerValue,
     IndexedText,
-    find_answer_in_text,
+    find_answer_and_missing_parts,
     format_number_without_exponent,
     index_text,
     iterate_answer_primitives,
@@ -81,7 +81,7 @@ _DIGIT = re.compile(r"[0-9]")
 
 def find_answer_and_article_flags(question: FanOutQuestion) -> list[QuestionFlag]:
     """Return the flags on a question's answer and articles; without a decomposition, only on the number of articles."""
-    flags = list(_flag_answer_unlike_sub_answers(question))
+    flags = list(_flag_answer_not_from_sub_answers(question))
     first: dict[str, str] = {}
     for path, sub in list_leaf_sub_questions(question):
         title = _capitalise_title(sub.evidence.title if sub.evidence else "")
@@ -121,7 +121,7 @@ def find_questions_sharing_facts(questions: Sequence[FanOutQuestion]) -> Iterato
             using[fact].append(at)
 
 
-def _flag_answer_unlike_sub_answers(question: FanOutQuestion) -> Iterator[QuestionFlag]:
+def _flag_answer_not_from_sub_answers(question: FanOutQuestion) -> Iterator[QuestionFlag]:
     if question.answer is None or not question.decomposition:
         return
     if missing := _list_parts_missing_in_sub_answers(question.answer, question):
@@ -144,7 +144,7 @@ def _list_parts_missing_in_sub_answers(answer: AnswerValue, question: FanOutQues
     numbers: IndexedText | None = None
     for is_key, part in _list_answer_keys_and_values(answer):
         is_number = not isinstance(part, bool) and bool(_DIGIT.search(part))
-        lacking = find_answer_in_text(part, answers if is_number and not is_key else names).missing
+        lacking = find_answer_and_missing_parts(part, answers if is_number and not is_key else names).missing
         # a year between two years of the questions: "from 1996 to 2000" covers 1999
         is_year = is_key and isinstance(part, str) and years and _YEAR_IN_TEXT.fullmatch(part)
         if not lacking or (is_year and min(years) <= int(part) <= max(years)):
@@ -153,7 +153,7 @@ def _list_parts_missing_in_sub_answers(answer: AnswerValue, question: FanOutQues
             numbers = _index_paragraphs(_list_derived_numbers(question.decomposition))
         for each in lacking:
             if _DIGIT.search(each):
-                follows = numbers is not None and find_answer_in_text(each, numbers).found is not False
+                follows = numbers is not None and find_answer_and_missing_parts(each, numbers).found is not False
             else:
                 said = (
                     _tokenize_to_values(" ".join([sub.question, *_iterate_sub_answer_primitives_as_text([sub])]))
@@ -188,13 +188,13 @@ def _list_numbers_contradicting_sub_answers(
         if numbers and _is_primitive_with_digit(sub.answer)
     ]
     for key, value in numbers.items():
-        own = [sub for sub, text in asked if find_answer_in_text(key, text).found]
+        own = [sub for sub, text in asked if find_answer_and_missing_parts(key, text).found]
         given = (
             _index_paragraphs([*_iterate_sub_answer_primitives_as_text(own), *_list_derived_numbers(own)])
             if own
             else None
         )
-        if given and find_answer_in_text(value, given).missing:
+        if given and find_answer_and_missing_parts(value, given).missing:
             yield key, value, str(own[0].answer)
 
 
@@ -296,7 +296,7 @@ def list_required_word_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str
 
 
 def contains_all_substrings(substrings: Iterable[str], folded_text: str) -> bool:
-    """True if a text, folded by `fold_case_and_accents`, contains all the prefixes."""
+    """True if a text, folded by `fold_case_accents_and_punctuation`, contains all the prefixes."""
     return all(each in folded_text for each in substrings)
 
 

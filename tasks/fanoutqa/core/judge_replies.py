@@ -80,7 +80,7 @@ def _match_verdict_line(line: str) -> re.Match[str] | None:
     return _VERDICT_LINE.fullmatch(line) if len(line) <= MAX_VERDICT_CHARACTERS else None
 
 
-def read_objectivity_reason(text: str) -> str:
+def read_last_reasoning_sentence(text: str) -> str:
     """Return the last sentence of the reasoning in a reply; empty if it has only the letter."""
     reasoning = [line for line in text.splitlines() if line.strip() and not _match_verdict_line(line)]
     last_line = _BULLET.sub("", " ".join(reasoning[-1].split())) if reasoning else ""

@@ -33,7 +33,7 @@ class QuestionFlag(StrictModel):
     """A corrected wording of the question, if the check proposes one."""
 
 
-class SourcedFanOutQuestion(Row):
+class GatheredFanOutQuestion(Row):
     """A question as read or generated; its id is the released one, or a digest of the question or of its set."""
 
     source: SourceKind
@@ -139,7 +139,7 @@ class SubAnswerInArticleFinding(Row):
     """Why the text of the revision is unavailable, as `reason: sentence`."""
 
 
-class PinnedQuestion(SourcedFanOutQuestion):
+class PinnedQuestion(GatheredFanOutQuestion):
     """A question with every article pinned to a revision."""
 
     epoch: str

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
-from factmill.tasks.core.authoring.question_wording import GeneratedQuestionParts
+from factmill.tasks.core.authoring.question_wording import PiecesToWordQuestionFrom
 from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.text.values.answer_search import (
     AnswerValue,
-    find_answer_in_text,
+    find_answer_and_missing_parts,
     index_text,
     iterate_answer_primitives,
 )
@@ -39,7 +39,7 @@ _FUNCTION_WORDS = frozenset({
 })  # fmt: skip
 
 
-def find_wording_addition(question: str, wording: GeneratedQuestionParts) -> str | None:
+def find_addition_to_parts(question: str, wording: PiecesToWordQuestionFrom) -> str | None:
     """Return what a question adds to its pieces, as a phrase; None if it adds at most a few words."""
     pieces = " ".join(
         [wording.group, wording.owner, *wording.names, wording.format_choice(), wording.asked, wording.month]
@@ -120,7 +120,7 @@ def find_unit_support_problem(unit: str, evidence: Iterable[tuple[str, AnswerVal
             known = index_text("\n\n".join(each for each in text.split("\n\n") if not _NUMERIC_CELL.fullmatch(each)))
         for number in numbers:
             problem = f'{title} does not say "{number} {unit}"'
-            if find_answer_in_text(f"{number} {unit}", known).found:
+            if find_answer_and_missing_parts(f"{number} {unit}", known).found:
                 proven = True
             elif number.isdigit() and int(number) in _POSSIBLE_YEARS:
                 maybe_year = maybe_year or problem
@@ -140,7 +140,7 @@ def find_numeric_answer_passage(answer: AnswerValue, text: str) -> str:
     """Return the sentence or cell of a text that says a numeric answer; empty if there is none, or no number."""
 
     def says_answer(part: str) -> bool:
-        return find_answer_in_text(answer, index_text(part)).found is True
+        return find_answer_and_missing_parts(answer, index_text(part)).found is True
 
     if not any(_list_answer_numbers_outside_dates(answer)):
         return ""

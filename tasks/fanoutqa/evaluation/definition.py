@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.engine.benchmark import BenchmarkAssetNames, BuildInputsAndSourceFiles
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.definition import (
@@ -122,7 +122,7 @@ def list_fanoutqa_report_notes(inputs: FanOutEvaluationInputs) -> list[str]:
     return notes
 
 
-def list_fanoutqa_services(params: FanOutEvaluationParams) -> tuple[str, ...]:
+def list_fanoutqa_wiki_services(params: FanOutEvaluationParams) -> tuple[str, ...]:
     """Return the services that an evaluation calls: Wikipedia, if a model is shown articles."""
     settings = params.setting or (OPEN_BOOK, EVIDENCE_PROVIDED)
     return ("wikipedia",) if params.calls_tested_model and {OPEN_BOOK, EVIDENCE_PROVIDED} & {*settings} else ()
@@ -132,7 +132,7 @@ def explain_fanoutqa_answer(row: FanOutScoredPrediction) -> Iterator[str]:
     """Yield the lines that explain one row of `fanoutqa_answers`."""
     yield f"  question    {row.question}   ({row.setting}, {row.split}; factmill explain fanoutqa {row.item})"
     yield f"  gold        {'; '.join(format_gold_answer(json.loads(row.gold)).splitlines())}"
-    yield from map(_format_search, row.searches)
+    yield from map(_format_search_outcome, row.searches)
     if row.stopped:
         yield f"  stopped     the model had to answer, because {_STOP_REASONS[row.stopped]}"
     if row.context:
@@ -159,7 +159,7 @@ def explain_fanoutqa_answer(row: FanOutScoredPrediction) -> Iterator[str]:
         yield f"  grade       none: {row.judge_unscored}: {row.judge_detail}"
 
 
-def _format_search(search: FanOutSearchRecord) -> str:
+def _format_search_outcome(search: FanOutSearchRecord) -> str:
     if search.chunks:
         gave = f"{search.chunks} of {search.of} passages of revision {search.revid}"
     else:
@@ -181,7 +181,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     recipe="factmill.tasks.fanoutqa.evaluation.definition:FANOUTQA_EVALUATION",
     tables={
         "fanoutqa_answers": FanOutScoredPrediction,
-        "fanoutqa_scores": EvaluationScore,
+        "fanoutqa_scores": AnswerScore,
         "evaluation_metrics": EvaluationMetric,
     },
     main_table="fanoutqa_answers",
@@ -199,7 +199,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
         prompts=(CLOSED_BOOK_PROMPT, TOOL_SEARCH_PROMPT, TEXT_SEARCH_PROMPT, EVIDENCE_PROMPT, JUDGE_ANSWER_PROMPT),
         lists=("irregular_forms.csv", "removed_from_evidence.txt"),
     ),
-    required_services=list_fanoutqa_services,
+    required_services=list_fanoutqa_wiki_services,
     reads_wikipedia_files=True,
     benchmark=FANOUTQA,
     settings=_SETTING_DESCRIPTIONS,

@@ -40,7 +40,10 @@ from factmill.tasks.fanoutqa.core.evaluation.rows import (
     FanOutPinnedArticle,
     FanOutPrediction,
 )
-from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer, get_gold_json_shape
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
+    format_gold_answer,
+    get_gold_dict_list_or_primitive,
+)
 from factmill.tasks.options import CliOption
 
 CLOSED_BOOK_PROMPT, TOOL_SEARCH_PROMPT, TEXT_SEARCH_PROMPT, EVIDENCE_PROMPT, JUDGE_ANSWER_PROMPT = (
@@ -123,7 +126,7 @@ def collect_gold_questions(read: Callable[[str], pa.Table]) -> pa.Table:
         FanOutGoldQuestion(
             **each,
             gold=golds[each["id"]],
-            kind=get_gold_json_shape(json.loads(golds[each["id"]])),
+            kind=get_gold_dict_list_or_primitive(json.loads(golds[each["id"]])),
             categories=categories[each["id"]],
             evidence=list(evidence.get(each["id"], {}).values()),
         )

@@ -20,7 +20,7 @@ from factmill.tasks.fanoutqa.core.evaluation.chunks import select_chunks, split_
 from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     ArticleLookupResult,
     ArticleTitleRequest,
-    QuestionArticlesRequest,
+    EvidenceArticlesRequest,
 )
 from factmill.tasks.lookups.pinned_articles import (
     MissingArticleReason,
@@ -38,7 +38,7 @@ _LOOKUPS_PER_BATCH = 20
 
 
 def look_up_articles(
-    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | QuestionArticlesRequest]]
+    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceArticlesRequest]]
 ) -> list[ArticleLookupResult]:
     """Return the result of each (row id, look-up), in their order."""
     groups = (looks[start : start + _LOOKUPS_PER_BATCH] for start in range(0, len(looks), _LOOKUPS_PER_BATCH))
@@ -46,7 +46,7 @@ def look_up_articles(
 
 
 def _look_up_article_batch(
-    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | QuestionArticlesRequest]]
+    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceArticlesRequest]]
 ) -> list[ArticleLookupResult]:
     pinned = _pin_searched_titles(
         work, [(row_id, look) for row_id, look in looks if isinstance(look, ArticleTitleRequest)]
@@ -95,11 +95,11 @@ def _pin_searched_titles(
 
 def _list_needed_revisions(
     row_id: str,
-    look: ArticleTitleRequest | QuestionArticlesRequest,
+    look: ArticleTitleRequest | EvidenceArticlesRequest,
     pinned: Mapping[tuple[str, str], PinnedArticleRevision | MissingArticleReason],
 ) -> list[tuple[str, int]]:
     """Return (title, revision) of the articles whose texts a look-up needs."""
-    if isinstance(look, QuestionArticlesRequest):
+    if isinstance(look, EvidenceArticlesRequest):
         return list(look.articles)
     article = pinned[row_id, look.title]
     # under the requested title, since the page may have been renamed after the epoch
@@ -107,7 +107,7 @@ def _list_needed_revisions(
 
 
 def _select_chunks_for_lookup(
-    look: ArticleTitleRequest | QuestionArticlesRequest,
+    look: ArticleTitleRequest | EvidenceArticlesRequest,
     needed: Sequence[tuple[str, int]],
     texts: Mapping[int, str | MissingArticleReason],
 ) -> ArticleLookupResult:

@@ -26,12 +26,12 @@ from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
     FanOutQuestion,
 )
-from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion, Split
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion, Split
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     PropertyPhrases,
     SetKind,
     parse_phrases_by_property_and_members,
-    parse_set_kinds_csv_by_unit,
+    parse_set_kinds_csv_by_source_unit,
 )
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
@@ -79,7 +79,7 @@ def check_and_parse_question(found: object, least_articles: int = MIN_ARTICLES) 
 def read_question_file(
     source: SourceFile, least_articles: int = MIN_ARTICLES, own: UserSourceSettings | None = None
 ) -> Iterator[ParsedSourceRow]:
-    """Yield the outcome of each row: a SourcedFanOutQuestion under the question's own id, or a Reject under its place in the file.
+    """Yield the outcome of each row: a GatheredFanOutQuestion under the question's own id, or a Reject under its place in the file.
 
     `own`: how a table of the user's own is read. SourceError for an unreadable file, and for one without any row of either
     form.
@@ -90,7 +90,7 @@ def read_question_file(
         else iterate_numbered_json_values(source, EXPECTED_FORM)
     )
 
-    def judge(row_id: str, number: int, row: Any) -> SourcedFanOutQuestion | Reject:
+    def judge(row_id: str, number: int, row: Any) -> GatheredFanOutQuestion | Reject:
         if isinstance(row, str) and own:
             return Reject(row_id, MALFORMED_ROW, row)
         examined = check_and_parse_question(row, least_articles)
@@ -98,7 +98,7 @@ def read_question_file(
             reason = INVALID_QUESTION if examined.form else MALFORMED_ROW
             return Reject(row_id, reason, "; ".join(each.sentence for each in examined.violations))
         part: Split = "dev" if examined.question.decomposition else "test"
-        return SourcedFanOutQuestion.from_tree(
+        return GatheredFanOutQuestion.from_tree(
             examined.question,
             source=examined.form,
             source_name=source.name,
@@ -161,7 +161,7 @@ def _drop_nulls(value: Any) -> Any:
 @cache
 def load_set_kinds() -> dict[str, SetKind]:
     """Return unit → kind of sets to generate questions from, loaded from `data/lists/fanout_sets.csv`."""
-    return parse_set_kinds_csv_by_unit(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
+    return parse_set_kinds_csv_by_source_unit(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
 
 
 @cache
@@ -177,14 +177,14 @@ SET_FILE, PROPERTY_FILE = "sets", "properties"
 @cache
 def read_user_set_kinds_by_unit(source: SourceFile) -> Mapping[str, SetKind]:
     """Return unit → kind of sets of a user's file, in the form of `data/lists/fanout_sets.csv`."""
-    found = parse_set_kinds_csv_by_unit(load_source_text(source, "kinds of sets"), str(source.path))
+    found = parse_set_kinds_csv_by_source_unit(load_source_text(source, "kinds of sets"), str(source.path))
     if not found:
         raise SourceError(f"{source.path}: no kind of sets; expected a line for each")
     return found
 
 
 @cache
-def read_user_property_phrases(source: SourceFile) -> Mapping[tuple[str, str], PropertyPhrases]:
+def load_user_property_phrase_file(source: SourceFile) -> Mapping[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases of a user's file, in the form of `data/lists/fanout_properties.csv`."""
     return parse_phrases_by_property_and_members(load_source_text(source, "phrases of properties"), str(source.path))
 
@@ -196,5 +196,5 @@ def load_packaged_and_user_set_kinds(files: Sequence[SourceFile]) -> dict[str, S
 
 def load_packaged_and_user_property_phrases(files: Sequence[SourceFile]) -> dict[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases: factmill's own, and those of the user's files, which replace equal ones."""
-    own = {key: phrases for file in files for key, phrases in read_user_property_phrases(file).items()}
+    own = {key: phrases for file in files for key, phrases in load_user_property_phrase_file(file).items()}
     return load_phrases_by_property_and_members() | own

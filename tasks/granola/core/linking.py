@@ -16,7 +16,7 @@ from itertools import chain
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemMatchedByName, ItemNeighbour, choose_item_by_label_then_smallest_qid
 from factmill.tasks.granola.core.grounding import PlaceAndNounLexicon
-from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, compute_xsd_datetime_key
+from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, compute_xsd_datetime_day_key
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 PLACE_RELATIONS = frozenset({"P19", "P20", "P131", "P159", "P276", "P740"})
@@ -29,7 +29,7 @@ ClaimsByItem = Mapping[str, Sequence[ItemNeighbour]]
 
 
 @dataclass(frozen=True, slots=True)
-class BearerPairsInRelation:
+class RelationBetweenBearersOfTwoNames:
     """What the graph says about a relation between the bearers of two names."""
 
     pairs: frozenset[EntityPair]
@@ -47,7 +47,7 @@ def find_bearer_pairs_in_relation(
     bearers: tuple[Sequence[ItemMatchedByName], ...],
     claims: ClaimsByItem,
     enclosing_place_claims: ClaimsByItem,
-) -> BearerPairsInRelation:
+) -> RelationBetweenBearersOfTwoNames:
     """Find the pairs of bearers for which a relation holds: directly or, if it leads to places, via enclosing places.
 
     Args:
@@ -71,7 +71,7 @@ def find_bearer_pairs_in_relation(
     knows: dict[str, tuple[str, ...]] = {
         qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]
     }
-    return BearerPairsInRelation(pairs, knows)
+    return RelationBetweenBearersOfTwoNames(pairs, knows)
 
 
 def find_reachable_items(claims_by_item: ClaimsByItem, qid: str) -> set[str]:
@@ -86,7 +86,7 @@ def find_reachable_items(claims_by_item: ClaimsByItem, qid: str) -> set[str]:
 
 
 def choose_entity_pair(
-    bearers: tuple[Sequence[ItemMatchedByName], ...], matches: BearerPairsInRelation, policy: str
+    bearers: tuple[Sequence[ItemMatchedByName], ...], matches: RelationBetweenBearersOfTwoNames, policy: str
 ) -> EntityPair:
     """Return the pair with the smallest QID numbers; policy `linked` prefers pairs for which the relation holds."""
     if policy == "linked" and matches.pairs:
@@ -164,7 +164,7 @@ def find_birth_and_death_years(facts: Iterable[ItemFact], description: str) -> t
     for fact in facts:
         is_date = fact.pid in (_BIRTH_DATE_PID, _DEATH_DATE_PID) and fact.value
         is_exact = fact.precision is None or fact.precision >= YEAR_PRECISION
-        if is_date and is_exact and (key := compute_xsd_datetime_key(fact.value or "")) is not None:
+        if is_date and is_exact and (key := compute_xsd_datetime_day_key(fact.value or "")) is not None:
             years[fact.pid] = key // 10_000
     if not years and (found := _LIFETIME.search(description)):
         born, died = found["birth"] or found["born"], found["died"]
@@ -172,7 +172,9 @@ def find_birth_and_death_years(facts: Iterable[ItemFact], description: str) -> t
     return years.get(_BIRTH_DATE_PID), years.get(_DEATH_DATE_PID)
 
 
-def find_contradiction(relation: str, subject: NameBearer, value: NameBearer, lexicon: PlaceAndNounLexicon) -> str:
+def find_contradicting_lifetimes_or_places(
+    relation: str, subject: NameBearer, value: NameBearer, lexicon: PlaceAndNounLexicon
+) -> str:
     """Return the reject reason why a relation cannot hold between two items; empty where it can.
 
     Two places lie apart where their countries differ in the graph, or else where neither description leads to the

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from factmill.tasks.core.evaluation.answers import read_short_answer
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.engine.benchmark import BenchmarkAssetNames, BuildInputsAndSourceFiles
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
@@ -102,7 +102,7 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     recipe="factmill.tasks.granola.evaluation.definition:GRANOLA_EVALUATION",
     tables={
         "granola_answers": ScoredGranolaPrediction,
-        "granola_scores": EvaluationScore,
+        "granola_scores": AnswerScore,
         "evaluation_metrics": EvaluationMetric,
     },
     main_table="granola_answers",

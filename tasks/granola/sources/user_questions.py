@@ -26,7 +26,7 @@ QUESTION_FORM: TableForm = (
 )
 
 
-def are_user_tables(paths: Sequence[Path], relations: Sequence[str]) -> bool:
+def are_other_than_entityquestions_files(paths: Sequence[Path], relations: Sequence[str]) -> bool:
     """True for a source that holds tables, and not files in the form of EntityQuestions."""
     files = [file for path in paths for file in list_source_files(path, deep=True)]
     given = [file for file in files if file in paths]

@@ -207,7 +207,7 @@ def _make_row_handler(table: str, *reads: ColumnReader | None) -> LineHandler:
     return take
 
 
-def _make_statement_value_handler(tables: Mapping[str, bytes], read: ColumnReader) -> LineHandler:
+def _make_statement_value_row_writer(tables: Mapping[str, bytes], read: ColumnReader) -> LineHandler:
     """Return a function that adds statements' values to the table given by their predicate's namespace."""
 
     def take(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
@@ -221,7 +221,7 @@ def _make_statement_value_handler(tables: Mapping[str, bytes], read: ColumnReade
     return take
 
 
-def _add_item_text_and_iri_statement_values(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
+def _add_statement_items_texts_and_iris(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
     statements, predicates, objects = _split_terms(lines)
     statements, properties = _read_statement(statements), _make_property_reader(b"prop/statement")(predicates)
     is_quoted = pc.starts_with(objects, pattern=b'"')
@@ -297,9 +297,9 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
             (_ITEM, rb"<" + re.escape(SAME_AS_IRI) + rb">", _ITEM, _make_row_handler("redirects", _read_item, None, _read_last_item)),
         ]),
         (_WIKIDATA + b"entity/s", [
-            (_STATEMENT, _make_predicate_pattern(*simple_values.values()), _DATE_OR_NUMBER, _make_statement_value_handler(simple_values, _read_typed_literal_text)),
-            (_STATEMENT, _make_predicate_pattern(b"prop/statement"), any_value, _add_item_text_and_iri_statement_values),
-            (_STATEMENT, _make_predicate_pattern(*pointed.values()), _NODE, _make_statement_value_handler(pointed, _read_last_node)),
+            (_STATEMENT, _make_predicate_pattern(*simple_values.values()), _DATE_OR_NUMBER, _make_statement_value_row_writer(simple_values, _read_typed_literal_text)),
+            (_STATEMENT, _make_predicate_pattern(b"prop/statement"), any_value, _add_statement_items_texts_and_iris),
+            (_STATEMENT, _make_predicate_pattern(*pointed.values()), _NODE, _make_statement_value_row_writer(pointed, _read_last_node)),
             (_STATEMENT, _ONTOLOGY + rb"rank>", _ONTOLOGY + rb"DeprecatedRank>", _make_row_handler("deprecated", _read_statement)),
         ]),
         (_NODE_IRI_START, [

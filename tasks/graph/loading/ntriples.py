@@ -58,7 +58,7 @@ def canonicalise_line(line: bytes) -> bytes | None:
     elif language is not None:
         terms = [subject, predicate, quoted + b"@" + language.lower()]
     else:
-        typed = _format_canonical_typed_literal(quoted, _unescape_iri(datatype)) if datatype else quoted
+        typed = _unescape_date_or_decimal_literal(quoted, _unescape_iri(datatype)) if datatype else quoted
         terms = [subject, predicate, typed]
     spelled = [_unescape_iri(term) if term.startswith(b"<") else term for term in terms]
     if datatype and not _WHOLE_IRI.fullmatch(_unescape_iri(datatype)):
@@ -73,7 +73,7 @@ def unescape_literal(text: str) -> str:
     return _ESCAPE.sub(_resolve_escape, text)
 
 
-def _format_canonical_typed_literal(quoted: bytes, datatype: bytes) -> bytes:
+def _unescape_date_or_decimal_literal(quoted: bytes, datatype: bytes) -> bytes:
     plain = unescape_literal(quoted[1:-1].decode()) if datatype[1:-1] in (DATE_TIME_IRI, DECIMAL_IRI) else ""
     # a text that needs an escape is not a date or number
     spelled = f'"{plain}"'.encode() if plain and not re.search(r'["\\\n\r]', plain) else quoted

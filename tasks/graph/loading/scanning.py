@@ -177,7 +177,7 @@ def _is_kept_language(data: Bytes, at: int, stop: int, tags: Bytes, ends: Places
 
 
 @compile_inline
-def _find_closing_quote(data: Bytes, at: int, stop: int) -> int:
+def _find_end_of_unescaped_literal(data: Bytes, at: int, stop: int) -> int:
     """Return the position of the closing quote of a literal without escapes; -1 if there is none."""
     at += 1
     while at < stop and data[at] != _QUOTE:
@@ -260,7 +260,7 @@ def _find_subject_end_and_item(data: Bytes, at: int, stop: int) -> tuple[int, in
 
 
 @compile_inline
-def _classify_iri(data: Bytes, at: int, stop: int) -> tuple[int, int]:
+def _classify_iri_as_item_or_other(data: Bytes, at: int, stop: int) -> tuple[int, int]:
     """Return the kind of an object in brackets (`_UNRECOGNISED` if it is not an IRI) and the number of an item."""
     if _has_prefix(data, at, stop, _ITEM_PREFIX) and data[stop - 1] == _CLOSE:
         item = _parse_id_number(data, at + len(_ITEM_PREFIX), stop - 1, 18)
@@ -270,9 +270,9 @@ def _classify_iri(data: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 @compile_inline
-def _find_literal_kind_end_and_tag(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
+def _find_literal_kind_text_end_and_tag(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
     """Return a literal's kind (`_UNRECOGNISED` if it is none), the end of its text, and the start of its tag or datatype."""
-    kind, begin, end = _UNRECOGNISED, stop, _find_closing_quote(data, at, stop)
+    kind, begin, end = _UNRECOGNISED, stop, _find_end_of_unescaped_literal(data, at, stop)
     if end < 0:
         return kind, end, begin
     if end + 1 == stop:
@@ -296,11 +296,11 @@ def _classify_object(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
     A literal that does not match its datatype is left, since such lines are set aside elsewhere.
     """
     if data[at] == _OPEN:
-        kind, item = _classify_iri(data, at, stop)
+        kind, item = _classify_iri_as_item_or_other(data, at, stop)
         return kind, item, 0
     if data[at] != _QUOTE:
         return _UNRECOGNISED, 0, 0
-    kind, end, begin = _find_literal_kind_end_and_tag(data, at, stop)
+    kind, end, begin = _find_literal_kind_text_end_and_tag(data, at, stop)
     if kind == _TYPED and _equals_bytes(data, begin, stop, _DATE_TIME):
         kind = _DATE_LITERAL if _is_date_time(data, at + 1, end) else _UNRECOGNISED
     elif kind == _TYPED and _equals_bytes(data, begin, stop, _DECIMAL):

@@ -69,7 +69,7 @@ LITERAL_KEY_SQL = (
     f"CASE WHEN {_IS_DATE} THEN {_KEY_OF_DATE}"
     " ELSE (md5_number_lower(number) & 9223372036854775807)::BIGINT END"
 )  # fmt: skip
-"""SQL for the literal's key: text.values.literals.date_key of column `value`, or hash_number of column `number`."""
+"""SQL for the literal's key: text.values.literals.date_key of column `value`, or hash_canonical_number of column `number`."""
 
 # each distinct date or number of a statement, with its property: the statement's own or a qualifier's
 _STATEMENT_LITERALS_QUERY = f"""
@@ -234,7 +234,7 @@ def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str
     connection.execute(f"ATTACH '{quoted}' AS {name}{' (READ_ONLY)' if read_only else ''}")
 
 
-def write_tables_count_stored_and_left_out(
+def write_tables_count_rows_and_drop_reasons(
     connection: duckdb.DuckDBPyConnection, database: Path
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Write a graph's tables from `staging` into a new database, and make it the current one.

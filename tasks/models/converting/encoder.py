@@ -107,7 +107,7 @@ def make_embedder_folder(
             raise UsageError(
                 f"{checkpoint}: it puts the prompt {prompts['default_prompt_name']!r} before every text; give an encoder without a default prompt"
             )
-        max_tokens, made_with = _write_ctranslate2_encoder_and_get_limit(checkpoint, shape, making)
+        max_tokens, made_with = _write_encoder_get_limit_and_converter(checkpoint, shape, making)
         settings = {"dimensions": shape.width, "pooling": pooling, "normalised": True, "max_tokens": max_tokens}
         files = digest_existing_files(checkpoint, (*_ENCODER_SOURCE_FILES, *_POOLING_FILES))
         return ConversionManifestFields(files, settings, made_with)
@@ -135,7 +135,7 @@ def make_cross_encoder_folder(
                 f"{checkpoint / 'config.json'}: id2label has the keys {', '.join(named)}; expected consecutive numbers from 0"
             )
         activation = _parse_score_activation(checkpoint, config, len(labels))
-        max_tokens, made_with = _write_ctranslate2_encoder_and_get_limit(checkpoint, shape, making)
+        max_tokens, made_with = _write_encoder_get_limit_and_converter(checkpoint, shape, making)
         tensors = SafetensorsFile(checkpoint / SAFETENSORS_FILE)
         head: dict[str, Any] = _load_head_tensors(tensors, shape.width, len(labels), is_bert)
         np.savez(making / HEAD_FILE, **head)
@@ -276,7 +276,7 @@ def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) ->
     )
 
 
-def _write_ctranslate2_encoder_and_get_limit(checkpoint: Path, shape: EncoderShape, making: Path) -> tuple[int, str]:
+def _write_encoder_get_limit_and_converter(checkpoint: Path, shape: EncoderShape, making: Path) -> tuple[int, str]:
     """Write tokenizer.json and CTranslate2's files of a checkpoint's encoder into an empty folder.
 
     Returns the most tokens of a text, and the package that made the files. Ignores a head on top.

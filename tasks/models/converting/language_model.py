@@ -27,7 +27,7 @@ from factmill.tasks.models.converting.weights import (
     CTRANSLATE2_WEIGHTS_FILE,
     MappedWeights,
     Quantization,
-    load_mapped_weights,
+    load_mapped_model_bin,
 )
 from factmill.tasks.models.model_folder import (
     ConversionManifestFields,
@@ -84,7 +84,7 @@ def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Qua
     made_with = convert_weights_and_format_packages(
         checkpoint, making, CTranslate2ConverterTokenizer(tokens, *names), quantization
     )
-    header = load_mapped_weights(making / CTRANSLATE2_WEIGHTS_FILE)
+    header = load_mapped_model_bin(making / CTRANSLATE2_WEIGHTS_FILE)
     _require_decoder(checkpoint, header)
     copy_files(checkpoint, [cutter.path.name], making)
     settings = LanguageModelSettings(
@@ -144,7 +144,7 @@ def _find_start_token(checkpoint: Path, config: Mapping[str, Any], tokens: list[
 def _check_and_copy_converted_decoder(converted: Path, making: Path) -> ConversionManifestFields:
     """Check a folder that CTranslate2's own command made, and copy it."""
     require_converted_files(converted, _CONVERTED_DECODER_FILES, "perplexity")
-    header = load_mapped_weights(converted / CTRANSLATE2_WEIGHTS_FILE)
+    header = load_mapped_model_bin(converted / CTRANSLATE2_WEIGHTS_FILE)
     _require_decoder(converted, header)
     cutter = load_text_tokenizer(get_tokenizer_file(converted))
     tokens, config = load_checkpoint_json(converted / VOCABULARY_FILE), load_checkpoint_json(converted / "config.json")

@@ -50,7 +50,7 @@ class MappedWeights:
         return own | {alias: own[name] for alias, name in self.aliases.items()}
 
 
-def load_mapped_weights(path: Path) -> MappedWeights:
+def load_mapped_model_bin(path: Path) -> MappedWeights:
     """Load a model.bin's header and memory-map its variables; UsageError if it is damaged."""
     variables: dict[str, WeightArray] = {}
     with path.open("rb") as file:
@@ -75,7 +75,7 @@ def load_mapped_weights(path: Path) -> MappedWeights:
 
 def is_stored_as_int8(path: Path) -> bool:
     """True if any matrix of a model.bin is int8."""
-    return any(values.dtype == _INT8 and values.ndim > 1 for values in load_mapped_weights(path).variables.values())
+    return any(values.dtype == _INT8 and values.ndim > 1 for values in load_mapped_model_bin(path).variables.values())
 
 
 def store_weights_in_seven_bits_if_int8(folder: Path, quantization: Quantization | None) -> None:
@@ -85,7 +85,7 @@ def store_weights_in_seven_bits_if_int8(folder: Path, quantization: Quantization
     if not is_int8 and quantization != "int8":
         return
     matrices = [
-        values for name, values in load_mapped_weights(path).variables.items() if _is_quantisable_matrix(name, values)
+        values for name, values in load_mapped_model_bin(path).variables.items() if _is_quantisable_matrix(name, values)
     ]
     narrow = [each for each in matrices if each.dtype == _INT8]
     if any(each.max() > _MAX_SEVEN_BIT_VALUE or each.min() < -_MAX_SEVEN_BIT_VALUE for each in narrow):
@@ -98,7 +98,7 @@ def store_weights_in_seven_bits_if_int8(folder: Path, quantization: Quantization
 
 def rewrite_weights_in_seven_bits(path: Path) -> None:
     """Rewrite a model.bin so that its matrices are int8 from −63 to 63; rows already so stay unchanged."""
-    header = load_mapped_weights(path)
+    header = load_mapped_model_bin(path)
     matrices = {name for name, values in header.variables.items() if _is_quantisable_matrix(name, values)}
     draft = path.with_suffix(".draft")
     with draft.open("wb") as file:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from factmill.tasks.multihal.core.rows import EntityLinkedQuestion
 from factmill.tasks.text.values.dates_and_numbers import parse_written_number
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, parse_iso_partial_date
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit, parse_iso_partial_date
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 MAX_LINK_CANDIDATES = 3
@@ -149,7 +149,7 @@ def _parse_article_title(address: str) -> str | None:
     return None if not title or _NON_ARTICLE_PREFIX.match(title) else title
 
 
-PathTarget = int | PartialDate | NumberWithUnit
+PathTarget = int | PartialDate | WantedNumberWithUnit
 """Number of the object item, or the value."""
 SubjectTargetPair = tuple[str, int, PathTarget]
 """Row id, number of the subject item, and the target to search for from there."""
@@ -165,4 +165,4 @@ def make_subject_target_pairs(row: EntityLinkedQuestion) -> list[SubjectTargetPa
     if row.answer_type == "date":
         return [(row.id, subject, parse_iso_partial_date(row.looked_for)) for subject in subjects]
     unit = get_wikidata_id_number(row.looked_for_unit) if row.looked_for_unit else None
-    return [(row.id, subject, NumberWithUnit(row.looked_for, unit)) for subject in subjects]
+    return [(row.id, subject, WantedNumberWithUnit(row.looked_for, unit)) for subject in subjects]

@@ -19,7 +19,7 @@ from factmill.tasks.multihal.core.rows import SelectionMethod, WikidataPath
 from factmill.tasks.text.translating.placeholders import format_value_with_plural_unit
 from factmill.tasks.text.values.wikidata_literals import (
     canonical_number,
-    compute_xsd_datetime_key,
+    compute_xsd_datetime_day_key,
     format_wikidata_literal,
 )
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
@@ -169,12 +169,12 @@ def iterate_ids_to_label(path: WikidataPath) -> Iterator[str]:
         yield path.unit
 
 
-def list_path_parts_without_words_or_value(path: WikidataPath, labels: Mapping[str, str]) -> list[str]:
+def list_path_parts_not_words_number_or_date(path: WikidataPath, labels: Mapping[str, str]) -> list[str]:
     """Return the parts of a path that are neither a label with words nor, at the end, a number or date."""
     found = [labels.get(part, part) for part in path.ids if is_item_or_property_id(part)]
     wordless = [label for label in found if is_item_or_property_id(label) or _ADDRESS_OR_FILE_NAME.match(label)]
     values = [part for part in path.ids if not is_item_or_property_id(part)]
-    if values == path.ids[-1:] and (canonical_number(values[0]) or compute_xsd_datetime_key(values[0]) is not None):
+    if values == path.ids[-1:] and (canonical_number(values[0]) or compute_xsd_datetime_day_key(values[0]) is not None):
         values = []
     return wordless + values
 

@@ -24,10 +24,10 @@ from factmill.tasks.core.embedding_similarity import DuplicatePairs
 from factmill.tasks.core.rows import MergedAway
 from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
 from factmill.tasks.text.text_normalization import normalize_answer
-from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import find_answer_and_missing_parts, index_text
 from factmill.tasks.text.values.dates_and_numbers import parse_answer_as_date, parse_written_number, resolve_number_unit
 from factmill.tasks.text.values.value_tokens import is_number_or_date, tokenize_words_numbers_and_dates
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 DuplicateRule = Literal["ours", "paper"]
 """Which questions with near embeddings are duplicates: those with equal numbers, codes, names and passages, or all."""
@@ -147,8 +147,8 @@ def _do_any_answers_match_or_contain(some: Sequence[str], others: Sequence[str])
     """True if an answer of one list equals, contains or is contained in an answer of the other."""
     return any(
         normalize_answer(one) == normalize_answer(other)
-        or find_answer_in_text(one, index_text(other)).found
-        or find_answer_in_text(other, index_text(one)).found
+        or find_answer_and_missing_parts(one, index_text(other)).found
+        or find_answer_and_missing_parts(other, index_text(one)).found
         for one in some
         for other in others
     )
@@ -190,7 +190,7 @@ class ClassifiedAnswer:
     """Type of an answer and the value to look for."""
 
     answer_type: AnswerType
-    value: PartialDate | NumberWithUnit | None = None
+    value: PartialDate | WantedNumberWithUnit | None = None
     """None if the answer is searched for as items, and for a number in an unknown unit, which matches nothing."""
 
 
@@ -209,7 +209,7 @@ def classify_answer(
     wanted = resolve_number_unit(written, units, question)
     if stated == "rank":
         is_rank = written.number.isdigit() and int(written.number) >= 1
-        return ClassifiedAnswer("rank", NumberWithUnit(written.number)) if is_rank else ClassifiedAnswer("other")
+        return ClassifiedAnswer("rank", WantedNumberWithUnit(written.number)) if is_rank else ClassifiedAnswer("other")
     if stated is None and wanted is None and "." not in written.number:
         # One Direction, 10 Rillington Place
         return ClassifiedAnswer("other")

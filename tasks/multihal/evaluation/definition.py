@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.evaluation.scoring import (
     ScoreArray,
     column_to_floats,
@@ -128,7 +128,7 @@ def list_multihal_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) ->
 
 def make_multihal_guesser(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
     """Return the built-in guesser, a function from question to answer; `rows`: the measured build's."""
-    guesses = answers.guess_commonest_answers_by_question(rows_from_arrow(MultiHalRow, rows))
+    guesses = answers.guess_commonest_answers_by_question_id(rows_from_arrow(MultiHalRow, rows))
     return lambda asked: guesses[asked.cluster, asked.language]
 
 
@@ -414,7 +414,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     recipe="factmill.tasks.multihal.evaluation.definition:MULTIHAL_EVALUATION",
     tables={
         "multihal_answers": MultiHalScoredPrediction,
-        "multihal_scores": EvaluationScore,
+        "multihal_scores": AnswerScore,
         "evaluation_metrics": EvaluationMetric,
     },
     main_table="multihal_answers",

@@ -32,7 +32,7 @@ from factmill.tasks.storage.source_files import (
     SourceFile,
     find_row_problem,
     format_source_paths_and_their_files,
-    format_unused_files,
+    format_unused_files_note,
     iterate_numbered_csv_rows,
     iterate_numbered_json_values,
     iterate_numbered_parquet_rows,
@@ -90,7 +90,7 @@ def _extract_truthfulqa(row: Any, _path: Path, _number: int) -> ExtractedColumns
     }
 
 
-def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
+def _extract_felm_context(row: Any, path: Path, _number: int) -> ExtractedColumns:
     labels = row.get("labels", row.get("claim_labels"))
     if not isinstance(labels, list) or not labels or not all(isinstance(label, bool) for label in labels):
         return MALFORMED_ROW, "the column labels (or claim_labels) is not a list of true and false"
@@ -316,7 +316,7 @@ FOUNDATIONS: dict[str, FoundationFormat] = {
         FoundationFormat(
             "felm", "all.jsonl or wk.jsonl (JSON Lines)", "JSON Lines",
             (("prompt", "response", "labels"), ("prompt", "response", "claim_labels")),
-            "prompt", "response", ("prompt", "response"), _extract_felm,
+            "prompt", "response", ("prompt", "response"), _extract_felm_context,
             re.compile("felm", re.IGNORECASE), "felm",
         ),
         FoundationFormat(
@@ -390,7 +390,9 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
             f"no file of {', '.join(missing)} in {format_source_paths_and_their_files(paths)}; expected {_format_expected_files_of_foundations(missing)}"
         )
     if not foundations:
-        found.left_out.extend(format_unused_files(paths, list(placed), "because their columns match no foundation"))
+        found.left_out.extend(
+            format_unused_files_note(paths, list(placed), "because their columns match no foundation")
+        )
     return found
 
 

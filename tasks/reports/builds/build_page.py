@@ -25,7 +25,7 @@ from factmill.tasks.reports.page_frame import CitationAndCommands, KeyFigure, Se
 from factmill.tasks.reports.rendering import (
     draw_figure_with_legend,
     list_filters,
-    load_filter_script_variables,
+    load_filter_script_and_its_digest,
     render_html_template,
 )
 from factmill.tasks.storage.builds import BuildRecord, format_faulty_scripted_reply_shares, is_scripted
@@ -143,7 +143,7 @@ class ServiceReplyAges:
 
 
 @dataclass(frozen=True, slots=True)
-class ForecastComparison:
+class ForecastAmountComparison:
     """A forecast amount compared with the actual one."""
 
     what: str
@@ -199,7 +199,7 @@ class BuildPage:
     balance: str
     """Source rows = published + rejected + merged."""
     stages: tuple[StageSummary, ...]
-    foretold: tuple[ForecastComparison, ...]
+    foretold: tuple[ForecastAmountComparison, ...]
     """Forecast and actual amounts; empty without a forecast."""
     foretold_by: str
     """Basis and date of the forecast."""
@@ -281,7 +281,7 @@ def render_build_html(page: BuildPage) -> str:
     """Return the page as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     return render_html_template(
         "build.html",
-        **load_filter_script_variables(),
+        **load_filter_script_and_its_digest(),
         page=page,
         funnel=draw_figure_with_legend(page.funnel),
         times=draw_figure_with_legend(page.times),

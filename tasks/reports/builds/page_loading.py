@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.core.prompts import format_prompt_digests
-from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedBuildData
+from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedFactsAndColumns
 from factmill.tasks.core.review import ReviewItem, TextEdit
 from factmill.tasks.core.spending.costs import (
     BudgetLimits,
@@ -25,7 +25,7 @@ from factmill.tasks.reports.builds.build_page import (
     BuildPage,
     BuildPageReviewItem,
     BuildPageVisibility,
-    ForecastComparison,
+    ForecastAmountComparison,
     RejectReasonSummary,
     ReviewQueueSummary,
     ServiceReplyAges,
@@ -266,7 +266,7 @@ def _make_stage_summary(stage_report: Mapping[str, Any], is_first: bool) -> Stag
     return replace(stage, opened=0) if is_first else stage
 
 
-def _compare_forecast(forecast_record: Mapping[str, Any]) -> Iterator[ForecastComparison]:
+def _compare_forecast(forecast_record: Mapping[str, Any]) -> Iterator[ForecastAmountComparison]:
     """Yield each forecast amount of a build with the actual one."""
     for name, what in _FORECAST_AMOUNTS.items():
         if name in forecast_record.get("actual", ()):
@@ -277,7 +277,7 @@ def _compare_forecast(forecast_record: Mapping[str, Any]) -> Iterator[ForecastCo
                 round(each, digits)
                 for each in (forecast, forecast_record["low"][name], forecast_record["high"][name], actual)
             )
-            yield ForecastComparison(what, forecast, low, high, actual, off)
+            yield ForecastAmountComparison(what, forecast, low, high, actual, off)
 
 
 def _format_forecast_basis(forecast_record: Mapping[str, Any]) -> str:
@@ -363,7 +363,7 @@ def _make_distribution_figures(
         return db.sql(query, params=[build.build_id]).to_arrow_table()
 
     try:
-        found = list(distributions(PublishedBuildData(build.report["facts"], read)))
+        found = list(distributions(PublishedFactsAndColumns(build.report["facts"], read)))
     except BuildFormatTooOld as error:
         return [], [str(error)]
     return [each for each in found if sum(bool(y) for series in each.series for y in series.y) > 1], []

@@ -35,7 +35,9 @@ def load_row_traces(db: Connection, benchmark: Benchmark, build_id: str, row_ids
         else [row_id]
         for row_id in row_ids
     }
-    calls = _load_calls_by_id(db, build_id, list(dict.fromkeys(each for trail in trails.values() for each in trail)))
+    calls = _load_calls_by_row_id(
+        db, build_id, list(dict.fromkeys(each for trail in trails.values() for each in trail))
+    )
     rejects = _load_rejects_by_id(db, build_id, row_ids)
     lock = parse_json_column(locks[0]["lock"], f"builds.lock of {build_id}", dict) if locks else {}
     return [
@@ -112,7 +114,7 @@ def _load_rejects_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -
     }
 
 
-def _load_calls_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, list[TraceRecord]]:
+def _load_calls_by_row_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, list[TraceRecord]]:
     """Return row id → its calls, in the order of the stages."""
     calls = query_rows(
         db,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from factmill.tasks.text.sentences import split_sentences
-from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents
+from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_accents_and_punctuation
 from factmill.tasks.text.values.value_tokens import (
     TextPartWithValue,
     TokenValue,
@@ -63,12 +63,12 @@ def make_question_check_word_lists(
     source_phrases: Iterable[str], one_of_many: Iterable[str], function_words: Iterable[str]
 ) -> QuestionCheckWordLists:
     """Fold the lines of data/lists/source_phrases.txt, one_of_many.txt and function_words.txt for the checks."""
-    words = [fold_case_and_accents(word) for word in function_words]
+    words = [fold_case_accents_and_punctuation(word) for word in function_words]
     # both as written and as read_values gives them (it takes "does" for a plural)
     values = {part.value for word in words for part in tokenize_values(word) if isinstance(part.value, str)}
     return QuestionCheckWordLists(
-        tuple(map(fold_case_and_accents, source_phrases)),
-        tuple(map(fold_case_and_accents, one_of_many)),
+        tuple(map(fold_case_accents_and_punctuation, source_phrases)),
+        tuple(map(fold_case_accents_and_punctuation, one_of_many)),
         frozenset({*words, *values}),
     )
 
@@ -81,7 +81,7 @@ def normalise_article(text: str) -> NormalisedArticle:
         (opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words_with_values(each)
     ]
     return NormalisedArticle(
-        fold_case_and_accents(text),
+        fold_case_accents_and_punctuation(text),
         tuple(tuple(list_content_values_with_hedge_marks(sentence)) for sentence in written),
         written,
         frozenset(value for _, value in capitals),
@@ -98,7 +98,7 @@ def tokenize_words_with_values(text: str) -> list[TextPartWithValue]:
 def list_content_values_with_hedge_marks(text: str) -> list[TokenValue]:
     """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
     return drop_stop_words(
-        [token.value for token in tokenize_words_numbers_and_dates(_HEDGE.sub(_replace_hedge_before_number, text))]
+        [token.value for token in tokenize_words_numbers_and_dates(_HEDGE.sub(_unify_hedge_before_number, text))]
     )
 
 
@@ -107,7 +107,7 @@ def list_word_and_number_values(text: str) -> list[TokenValue]:
     return [token.value for token in tokenize_words_numbers_and_dates(text)]
 
 
-def _replace_hedge_before_number(found: re.Match[str]) -> str:
+def _unify_hedge_before_number(found: re.Match[str]) -> str:
     follows = tokenize_values(normalize_amount_and_name_spelling(found[1] or found[2]))
     return f"{APPROXIMATION_MARK} " if follows and not isinstance(follows[0].value, str) else found[0]
 
@@ -121,7 +121,7 @@ def list_distinct_content_values(text: str, lists: QuestionCheckWordLists) -> li
 def is_answer_in_article(answer: str, article: NormalisedArticle) -> bool:
     """True if a sentence of the article contains the answer, small words aside, numbers and dates by value."""
     # an answer with digits is compared by value alone, since "5" is no part of 3.5
-    folded = fold_case_and_accents(answer).strip(" .!?")
+    folded = fold_case_accents_and_punctuation(answer).strip(" .!?")
     if not any(map(str.isdigit, answer)) and contains_whole_words(article.folded, folded):
         return True
     wanted = list_content_values_with_hedge_marks(answer)

@@ -42,7 +42,11 @@ from factmill.tasks.slaq.core.article_matching import (
 )
 from factmill.tasks.slaq.core.pair_replies import GeneratedQuestionAnswerPairs, ShortQuestionAnswerPair
 from factmill.tasks.text.sentences import split_sentences
-from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
+from factmill.tasks.text.text_normalization import (
+    contains_whole_words,
+    fold_case_accents_and_punctuation,
+    normalize_answer,
+)
 from factmill.tasks.text.values.value_tokens import (
     DayWithoutYear,
     TokenValue,
@@ -71,7 +75,7 @@ def find_second_possible_answer_problem(
         # the name that "and" or "or" joins to the answer, in the sentence that shares most words with the question
         asked, folded, name = (
             list_distinct_content_values(question, lists),
-            fold_case_and_accents(question),
+            fold_case_accents_and_punctuation(question),
             re.escape(answer),
         )
         best, most = "", -1
@@ -82,7 +86,7 @@ def find_second_possible_answer_problem(
                 best, most = (sentence, shared) if shared > most else (best, most)
         joined = re.findall(rf"\b{name},? (?:and|or) ({_PROPER_NAME})", best)
         for other in (*joined, *re.findall(rf"({_PROPER_NAME}),? (?:and|or) {name}\b", best)):
-            if not any(contains_whole_words(folded, fold_case_and_accents(word)) for word in other.split()):
+            if not any(contains_whole_words(folded, fold_case_accents_and_punctuation(word)) for word in other.split()):
                 return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
     if any(
         not isinstance(value, str) or _ORDINAL.fullmatch(value)
@@ -191,7 +195,7 @@ def check_generated_pairs(
     return problems
 
 
-def replace_faulty_pairs(
+def restore_sound_pairs(
     first: GeneratedQuestionAnswerPairs, faulty: Collection[int], second: GeneratedQuestionAnswerPairs
 ) -> GeneratedQuestionAnswerPairs:
     """Return the second reply with the first one's pairs in place of all but the `faulty` ones (numbered from 1)."""
@@ -211,7 +215,7 @@ def check_short_question(
     question: str, topic: str, article: NormalisedArticle, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the problems of one short question by itself, with `pair_number` 0."""
-    folded = fold_case_and_accents(question)
+    folded = fold_case_accents_and_punctuation(question)
     if not question.rstrip().endswith("?"):
         yield QuestionAnswerPairProblem(
             "no_question_mark", 0, f"the question {question!r} does not end with a question mark"
@@ -258,7 +262,7 @@ def names_subject_or_article_term(
     """
     if _contains_topic_title(list_content_values_with_hedge_marks(question), topic):
         return True
-    quotations = (fold_case_and_accents(quoted).strip(" .,") for quoted in _QUOTED.findall(question))
+    quotations = (fold_case_accents_and_punctuation(quoted).strip(" .,") for quoted in _QUOTED.findall(question))
     if any(contains_whole_words(article.folded, quoted) for quoted in quotations):
         return True
     words = tokenize_words_with_values(question)
@@ -293,7 +297,7 @@ def find_unresolved_pronoun(
         # a capital inside a question marks part of a name: Who wrote It?
         if word not in _PRONOUNS | _POSSESSIVES or found.start() in empty or (before and found[0][0].isupper()):
             continue
-        words = re.findall(r"[^\W_]+", fold_case_and_accents(before))
+        words = re.findall(r"[^\W_]+", fold_case_accents_and_punctuation(before))
         follow = [other for one, other in pairwise(words) if one in _ARTICLES_AND_AUXILIARIES]
         searched = question if word in _POSSESSIVES else before
         if lists.function_words.issuperset(follow) and not names_subject_or_article_term(
@@ -359,7 +363,9 @@ def check_long_answer_against_short_pairs(
     for which, pair in enumerate(generated.short, 1):
         wanted = list_distinct_content_values(pair.answer, lists) or list_word_and_number_values(pair.answer)
         exact = list_content_values_with_hedge_marks(pair.answer)
-        is_there = contains_whole_words(fold_case_and_accents(long), fold_case_and_accents(pair.answer).strip(" .!?"))
+        is_there = contains_whole_words(
+            fold_case_accents_and_punctuation(long), fold_case_accents_and_punctuation(pair.answer).strip(" .!?")
+        )
         is_there = is_there or bool(
             wanted and all(any(is_same_or_related_word(found, value) for found in all_values) for value in wanted)
         )
@@ -414,7 +420,7 @@ def _find_names_not_in_known_words(
 def _check_no_source_phrases(
     text: str, name: str, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
-    folded = fold_case_and_accents(text)
+    folded = fold_case_accents_and_punctuation(text)
     if phrase := next((phrase for phrase in lists.source_phrases if contains_whole_words(folded, phrase)), None):
         yield QuestionAnswerPairProblem(
             "source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out"

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import (
     MalformedJsonObject,
-    parse_single_json_object,
+    parse_final_json_object,
     strip_citation_marks,
     strip_surrounding_emoji,
 )
@@ -89,7 +89,7 @@ def read_generated_question_answer_pairs(text: str) -> GeneratedQuestionAnswerPa
     return GeneratedQuestionAnswerPairs(short, values[-2], values[-1])  # type: ignore[arg-type]
 
 
-def read_question_answer_pair_verdicts(text: str) -> tuple[str | None, ...] | UnreadableCompletion:
+def read_fault_per_question_answer_pair(text: str) -> tuple[str | None, ...] | UnreadableCompletion:
     """Read the verdict on each of the five pairs in a reply to `slaq/check`: None for ok, else the reason."""
     found = [(int(number), line_text.strip(" \t\r")) for number, line_text in _CHECK_LINE_PATTERN.findall(text)]
     counts = Counter(number for number, _ in found)
@@ -128,7 +128,7 @@ def read_fact_type(text: str) -> FactType | UnreadableCompletion:
 
 def _parse_pairs_json_object(text: str) -> list[str]:
     """Parse the JSON object; return its texts in the order of LABELS."""
-    value = parse_single_json_object(text)
+    value = parse_final_json_object(text)
     _require_exact_keys(value, ("short", "long_question", "long_answer"), "the object")
     short = value["short"]
     if not isinstance(short, list):

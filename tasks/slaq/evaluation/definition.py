@@ -10,7 +10,7 @@ import pyarrow as pa
 from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
-from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, AnswerScore, EvaluationMetric
 from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import rows_from_arrow
@@ -55,7 +55,7 @@ from factmill.tasks.slaq.evaluation.measure import (
     SIGNED_ALIGNMENT,
     SLAQ_PAPER_RESULTS,
     draw_slaq_evaluation_figures,
-    format_verdicts,
+    format_right_wrong_verdicts,
     list_slaq_report_items,
     measure_slaq,
 )
@@ -148,7 +148,7 @@ def explain_slaq_prediction(row: ScoredSlaqPrediction) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
     yield format_explain_answer_line(row.answer, row)
-    yield f"  verdict     {format_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f', {PROGRAM_JUDGE_NOTE}' if row.judge == EXACT_JUDGE else ''})"
+    yield f"  verdict     {format_right_wrong_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f', {PROGRAM_JUDGE_NOTE}' if row.judge == EXACT_JUDGE else ''})"
     yield from [f"  because     {row.detail}"] if row.detail else []
 
 
@@ -165,7 +165,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     recipe="factmill.tasks.slaq.evaluation.definition:SLAQ_EVALUATION",
     tables={
         "slaq_answers": ScoredSlaqPrediction,
-        "slaq_scores": EvaluationScore,
+        "slaq_scores": AnswerScore,
         "evaluation_metrics": EvaluationMetric,
     },
     main_table="slaq_answers",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE, add_metric_note
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import (
@@ -50,7 +50,7 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     rows = answers.to_pylist()
     topics = sorted({row["item"] for row in rows})
     at = {topic: index for index, topic in enumerate(topics)}
-    groups = _list_fact_values_by_group(rows, topics)
+    groups = _list_groups_of_facts_by_column(rows, topics)
     given: dict[str, SettingVerdicts] = {}
     for setting in (SHORT_SETTING, LONG_SETTING):
         if setting_rows := [row for row in rows if row["setting"] == setting]:
@@ -81,7 +81,9 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     ]
 
 
-def _list_fact_values_by_group(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
+def _list_groups_of_facts_by_column(
+    rows: Sequence[Mapping[str, Any]], topics: Sequence[str]
+) -> dict[str, list[str | None]]:
     """Return group name → value of each fact, topic by topic; None for a fact that was not asked."""
     facts = {}
     for row in rows:
@@ -103,7 +105,7 @@ def _make_asked_fact_mask(reasons_of_asked_facts: np.ndarray) -> np.ndarray:
 def _make_score_rows_and_metric_scores(
     setting: str, metric: str, verdicts: SettingVerdicts, topics: Sequence[str], groups: Mapping[str, list[str | None]]
 ) -> tuple[pa.Table, MetricScores]:
-    """Return rows of `EvaluationScore`, one for each fact asked, and the same values as `MetricScores` to measure."""
+    """Return rows of `AnswerScore`, one for each fact asked, and the same values as `MetricScores` to measure."""
     values, reasons = verdicts
     if setting == LONG_SETTING:
         for name, verdict in ((AFTER_RIGHT, 1), (AFTER_WRONG, 0)):
@@ -126,7 +128,7 @@ def _make_score_rows_and_metric_scores(
         "unscored": [reason for reason, _ in whys],
         "detail": [detail for _, detail in whys],
     }
-    table = pa.table(columns).select(arrow_schema(EvaluationScore).names).cast(arrow_schema(EvaluationScore))
+    table = pa.table(columns).select(arrow_schema(AnswerScore).names).cast(arrow_schema(AnswerScore))
     return table, MetricScores(
         setting=setting,
         metric=metric,
@@ -149,7 +151,7 @@ def list_slaq_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
             question=each["question"],
             gold=each["gold"],
             answer=each["answer"],
-            verdict=format_verdicts(each["verdicts"], each["unscored"]),
+            verdict=format_right_wrong_verdicts(each["verdicts"], each["unscored"]),
             score=sum(each["verdicts"]) / len(each["verdicts"]) if each["verdicts"] else None,
             row_id=each["item"],
             groups={"category": each["category"], "half": each["half"], "fact_type": ", ".join(each["fact_types"])},
@@ -158,7 +160,7 @@ def list_slaq_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
     ]
 
 
-def format_verdicts(verdicts: Sequence[int], unscored: str) -> str:
+def format_right_wrong_verdicts(verdicts: Sequence[int], unscored: str) -> str:
     """Format verdicts in a few words; for a long answer how many are right and which."""
     if not verdicts:
         return f"unscored: {unscored}"

@@ -25,7 +25,7 @@ ROWS_PER_PASS = 32
 """Rows of a pass, halved when a pass does not fit into memory."""
 
 
-def import_mechanism_module(module: str) -> Any:
+def import_mechanism_extra(module: str) -> Any:
     """Import a module of the extra `mechanism`; UsageError says what to install."""
     try:
         return importlib.import_module(module)
@@ -39,7 +39,7 @@ def import_mechanism_module(module: str) -> Any:
 def require_mechanism_extra() -> None:
     """Raise UsageError unless the whole extra is installed, before any work begins."""
     for module in MECHANISM_MODULES:
-        import_mechanism_module(module)
+        import_mechanism_extra(module)
 
 
 def tokenize_prompt_and_answer(
@@ -137,7 +137,7 @@ class ComponentAblator:
         `centre`: subtract the mean over the vocabulary from each logit, which changes no probability; for models whose
         logits are below 0.
         """
-        self._torch = import_mechanism_module("torch")
+        self._torch = import_mechanism_extra("torch")
         self._model, self._blocks = model, find_transformer_parts(model)
         self._rows, self._centre = rows, centre
         self._components = len(self._blocks.layers) * (self.heads + 1)

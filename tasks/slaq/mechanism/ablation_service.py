@@ -29,7 +29,7 @@ from factmill.tasks.slaq.mechanism.ablation import (
     ComponentAblator,
     NonFiniteLogit,
     UnsupportedArchitecture,
-    import_mechanism_module,
+    import_mechanism_extra,
     measure_ablation_effects,
     tokenize_prompt_and_answer,
 )
@@ -44,7 +44,7 @@ _COMPANION_SUFFIXES = (".json", ".model", ".txt", ".jinja")
 """Endings of a model's other files: configuration, tokenizer, template."""
 
 
-def make_ablate_call(
+def make_answer_part_ablation_call(
     service: str,
     messages: Sequence[Mapping[str, Any]],
     answer: str,
@@ -65,7 +65,7 @@ def make_ablate_call(
     return Call(service, ABLATE_OPERATION, {**asked, "recover": recover, "largest_set": largest_set, "centre": centre})
 
 
-def parse_ablate_response(body: Any) -> tuple[int, list[TokenComponentImportances]]:
+def parse_head_count_and_importances(body: Any) -> tuple[int, list[TokenComponentImportances]]:
     """Read the reply to ablate: heads a layer, and the tokens in order."""
     return int(body["heads"]), [TokenComponentImportances.model_validate(each) for each in body["tokens"]]
 
@@ -94,7 +94,7 @@ def digest_causal_model(files: Sequence[SourceFile]) -> str:
     return digest_json([[file.name, file.sha256] for file in files])
 
 
-class AblationService:
+class LocalAblationService:
     """Answers ablate calls; opens the model at the first call, and drops it on `close`."""
 
     is_outside = True
@@ -149,7 +149,7 @@ class AblationService:
 
 def choose_torch_device(device: Device) -> Literal["cpu", "cuda"]:
     """Return torch's device to compute on; UsageError if a GPU is requested and there is none."""
-    has_gpu = import_mechanism_module("torch").cuda.is_available()
+    has_gpu = import_mechanism_extra("torch").cuda.is_available()
     if device == "cuda" and not has_gpu:
         raise UsageError("--device cuda: torch finds no GPU on this machine; give auto or cpu")
     return "cuda" if has_gpu and device != "cpu" else "cpu"
@@ -157,7 +157,7 @@ def choose_torch_device(device: Device) -> Literal["cpu", "cuda"]:
 
 def load_causal_model(folder: Path, device: Device = "auto", precision: Precision = "float32") -> tuple[Any, Any]:
     """Load a model, on the GPU if there is one, and its tokenizer; UsageError says why they cannot be opened."""
-    torch, transformers = import_mechanism_module("torch"), import_mechanism_module("transformers")
+    torch, transformers = import_mechanism_extra("torch"), import_mechanism_extra("transformers")
     where = choose_torch_device(device)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -90,7 +90,7 @@ class MechanismParams(BenchmarkParams):
     """Seed for drawing facts, folds and the confidence intervals."""
 
 
-class AnalysedModel(StrictModel):
+class ModelAndEvaluation(StrictModel):
     """A model to analyse, and the evaluation that has its answers."""
 
     model: str
@@ -106,7 +106,7 @@ class MechanismInputs(BuildInputs):
 
     resolved: ClassVar = frozenset({"evaluation", "model", "pairs", "device"})
     params: MechanismParams
-    subjects: tuple[AnalysedModel, ...]
+    subjects: tuple[ModelAndEvaluation, ...]
 
 
 def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> BuildInputsAndSourceFiles[MechanismInputs]:
@@ -136,10 +136,10 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> BuildI
         path = resolve_absolute_path(params.pairs)
         if not path.is_file():
             raise UsageError(f"{params.pairs}: file of pairs not found; `--write-pairs FILE` writes one to start with")
-        load_paired_answer_parts_file(path)
+        load_short_and_long_answer_parts_file(path)
         files[PAIRS_FILE_UNIT], changed["pairs"] = [make_source_file_with_digest(path)], str(path)
     subjects = tuple(
-        AnalysedModel(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
+        ModelAndEvaluation(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
         for name, each in zip(names, records, strict=True)
     )
     notes = [
@@ -177,7 +177,7 @@ def _get_slaq_evaluation(name: str, run: RunOptions) -> BuildRecord:
 
 
 def load_shuffled_facts_and_counts(
-    warehouse: Path, subject: AnalysedModel, params: MechanismParams
+    warehouse: Path, subject: ModelAndEvaluation, params: MechanismParams
 ) -> tuple[dict[FactKind, tuple[FactAnsweredByOneModel, ...]], dict[str, int]]:
     """Load the facts of one model and their counts (shuffle_and_count_facts_by_kind); UnknownBuild if its evaluation is gone."""
     found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
@@ -193,7 +193,7 @@ def count_facts_by_model_and_alignment(inputs: MechanismInputs, warehouse: Path)
     return {each.model: load_shuffled_facts_and_counts(warehouse, each, inputs.params)[1] for each in inputs.subjects}
 
 
-def load_paired_answer_parts_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
+def load_short_and_long_answer_parts_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     """Load a file of pairs: id → (short text, long text), an empty text: search that side; SourceError if invalid."""
     source = file if isinstance(file, SourceFile) else make_source_file_without_digest(file)
     found: dict[str, tuple[str, str]] = {}

@@ -23,7 +23,7 @@ from factmill.tasks.core.measures.report_figures import ReportFigure, make_metri
 from factmill.tasks.evaluation.definition import PaperResult
 from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES
 from factmill.tasks.slaq.core.mechanism.similarity import Floats, compute_permutation_p, cross_validate_fact_kinds
-from factmill.tasks.slaq.mechanism.ablation import import_mechanism_module
+from factmill.tasks.slaq.mechanism.ablation import import_mechanism_extra
 
 ALIGNED, MISALIGNED, KIND_DIFFERENCE = "aligned", "misaligned", "aligned − misaligned"
 ALL_SIX_MEASURES = "all six"
@@ -123,9 +123,9 @@ def _measure_kind_prediction_by_similarity(
     rows: Sequence[Mapping[str, Any]], folds: int, seed: int
 ) -> Iterator[MeasuredMetric]:
     """Yield how well each measure alone, and all six together, predict the kind of held-out facts."""
-    learn = import_mechanism_module("sklearn")
+    learn = import_mechanism_extra("sklearn")
     for part in ("linear_model", "metrics", "model_selection", "pipeline", "preprocessing"):
-        import_mechanism_module(f"sklearn.{part}")
+        import_mechanism_extra(f"sklearn.{part}")
     for name, features in (*((each, (each,)) for each in SIMILARITY_MEASURES), (ALL_SIX_MEASURES, SIMILARITY_MEASURES)):
         scored = [row for row in rows if all(row[each] is not None for each in features)]
         matrix = np.array([[row[each] for each in features] for row in scored], np.float64).reshape(-1, len(features))

@@ -43,24 +43,24 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     format_scored_fact_counts,
 )
 from factmill.tasks.slaq.core.mechanism.similarity import (
-    compute_answer_similarities,
     compute_assignment_similarity,
     compute_mean_transported_similarity,
+    compute_six_answer_similarities,
     format_component_name,
 )
 from factmill.tasks.slaq.evaluation.definition import fill_slaq_answer_prompt
-from factmill.tasks.slaq.mechanism.ablation import import_mechanism_module
+from factmill.tasks.slaq.mechanism.ablation import import_mechanism_extra
 from factmill.tasks.slaq.mechanism.ablation_service import (
-    AblationService,
+    LocalAblationService,
     digest_causal_model,
-    make_ablate_call,
-    parse_ablate_response,
+    make_answer_part_ablation_call,
+    parse_head_count_and_importances,
 )
 from factmill.tasks.slaq.mechanism.benchmark import (
     PAIRS_FILE_UNIT,
     QUOTE_PART_PROMPT,
     MechanismInputs,
-    load_paired_answer_parts_file,
+    load_short_and_long_answer_parts_file,
     load_shuffled_facts_and_counts,
 )
 
@@ -70,7 +70,7 @@ _FACTS_PER_ROUND = 10
 """Facts of a kind that are drawn, paired and ablated before the missing ones are counted again."""
 _TRANSIENT_REASONS = ("out_of_memory", "judge_failed")
 """Transient reasons: another run may score the fact, so no other fact replaces it."""
-_open_services: list[AblationService] = []
+_open_services: list[LocalAblationService] = []
 """The open model: one at a time, since two may not fit into memory."""
 _open_services_lock = Lock()
 
@@ -126,7 +126,7 @@ def _pair_answer_parts_asking_judge(
 ) -> list[FactInShortAndLongAnswer]:
     """Return facts with the part of the long answer that states each, quoted by a judge where needed."""
     params, files = work.inputs(MechanismInputs).params, work.source_files(PAIRS_FILE_UNIT)
-    chosen = load_paired_answer_parts_file(files[0]) if files else {}
+    chosen = load_short_and_long_answer_parts_file(files[0]) if files else {}
     words = frozenset(load_list_entries("function_words"))
     rows = [pair_fact_answers(fact, words, params.least_matched, chosen) for fact in facts]
     if params.judge == EXACT_JUDGE:
@@ -186,9 +186,9 @@ def make_compared_fact(row: AblatedFact) -> FactWithComponentSimilarities:
     counts = {"short_tokens": len(row.short_tokens), "long_tokens": len(row.long_tokens)}
     if row.unscored:
         return row.narrow_to(FactWithComponentSimilarities, **counts, **none, hungarian=none)
-    emd, solve = import_mechanism_module("ot").emd, import_mechanism_module("scipy.optimize").linear_sum_assignment
+    emd, solve = import_mechanism_extra("ot").emd, import_mechanism_extra("scipy.optimize").linear_sum_assignment
     found, check = (
-        compute_answer_similarities(row.short_tokens, row.long_tokens, row.heads, join)
+        compute_six_answer_similarities(row.short_tokens, row.long_tokens, row.heads, join)
         for join in (
             partial(compute_mean_transported_similarity, emd=emd),
             partial(compute_assignment_similarity, solve=solve),
@@ -248,7 +248,9 @@ def _make_ablation_calls(work: BatchInProgress, identity: str, row: FactInShortA
         if params.tokens == "gold":
             answer, text = answer[:start] + row.gold, row.gold  # noqa: PLW2901 - what stands in place of both
         calls.append(
-            make_ablate_call(identity, fill_slaq_answer_prompt(asked).build_messages(), answer, start, text, **how)
+            make_answer_part_ablation_call(
+                identity, fill_slaq_answer_prompt(asked).build_messages(), answer, start, text, **how
+            )
         )
     return calls
 
@@ -260,7 +262,7 @@ def _make_ablated_fact(row: FactInShortAndLongAnswer, calls: Sequence[Call], rec
     for side, call in zip(tokens, calls, strict=True):
         reply = records[call.key].reply()
         if reply.status == "ok":
-            heads, tokens[side] = parse_ablate_response(reply.body)
+            heads, tokens[side] = parse_head_count_and_importances(reply.body)
         elif not unscored:
             unscored, _, detail = (reply.error or "").partition(": ")
             detail = f"the {side} answer: {detail}"
@@ -286,7 +288,7 @@ def _make_ablated_fact(row: FactInShortAndLongAnswer, calls: Sequence[Call], rec
     )
 
 
-def _open_ablation_service_closing_previous(work: BatchInProgress, model: str) -> AblationService:
+def _open_ablation_service_closing_previous(work: BatchInProgress, model: str) -> LocalAblationService:
     """Return the service of a model; close the previous model's."""
     files = work.source_files(model)
     params = work.inputs(MechanismInputs).params
@@ -297,5 +299,5 @@ def _open_ablation_service_closing_previous(work: BatchInProgress, model: str) -
         if not _open_services or _open_services[0].identity != identity:
             for each in _open_services:
                 each.close()
-            _open_services[:] = [AblationService(identity, files[0].path.parent, device, params.precision)]
+            _open_services[:] = [LocalAblationService(identity, files[0].path.parent, device, params.precision)]
         return _open_services[0]

@@ -40,7 +40,7 @@ def prefect_database_path(home: Path) -> Path:
     return home / "prefect" / "prefect.db"
 
 
-def find_prefect_database_damage(path: Path) -> str:
+def find_prefect_database_problem(path: Path) -> str:
     """Return why no server can use a Prefect database; empty if one can, or if there is no database yet.
 
     Reads every page: about 20 ms for each 10 MB; the 200 runs that stay take about 10 MB.
@@ -64,13 +64,13 @@ def find_prefect_database_damage(path: Path) -> str:
         (
             f"a newer Prefect wrote it (revision {each})"
             for (each,) in revisions
-            if not _is_known_prefect_revision(each)
+            if not _is_revision_of_installed_prefect(each)
         ),
         "",
     )
 
 
-def _is_known_prefect_revision(revision: str) -> bool:
+def _is_revision_of_installed_prefect(revision: str) -> bool:
     """True if the installed Prefect knows a revision of the database, or does not list the revisions it knows."""
     spec = find_spec("prefect")
     folder = Path(spec.origin).parent / _MIGRATIONS if spec and spec.origin else Path(_MIGRATIONS)
@@ -85,7 +85,7 @@ def guarded_prefect_database_until_created(home: Path, tell: Callable[[str], obj
     server can start on it. A damaged database is first moved aside and reported through `tell`.
     """
     path, begun = prefect_database_path(home), prefect_database_path(home).with_name("making")
-    is_damaged = bool(find_prefect_database_damage(path))
+    is_damaged = bool(find_prefect_database_problem(path))
     with ExitStack() as stack:
         if is_damaged or begun.exists() or not path.exists():
             stack.enter_context(exclusive_file_lock(begun.with_name("making.lock"), tell))
@@ -93,7 +93,7 @@ def guarded_prefect_database_until_created(home: Path, tell: Callable[[str], obj
             for left in path.parent.glob(f"{path.name}*"):
                 left.unlink()
         # another process may have moved it aside meanwhile
-        elif is_damaged and (damage := find_prefect_database_damage(path)):
+        elif is_damaged and (damage := find_prefect_database_problem(path)):
             aside = path.with_name(f"{path.stem}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}")
             for suffix in ("", "-wal", "-shm", "-journal"):
                 part = path.with_name(path.name + suffix)

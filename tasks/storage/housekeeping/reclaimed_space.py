@@ -119,7 +119,7 @@ def get_prefect_run_marker_folder(home: Path) -> Path:
     return home / "prefect" / "runs"
 
 
-def get_prefect_server() -> str:
+def get_prefect_server_address() -> str:
     """Return the Prefect server that this environment uses: an address, or OWN_SERVER."""
     return get_environment_variable("PREFECT_API_URL") or OWN_SERVER
 

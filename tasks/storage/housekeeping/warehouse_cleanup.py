@@ -22,7 +22,7 @@ from factmill.tasks.processes import is_file_locked
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     ReclaimedSpaceOfKind,
     find_servers_by_crashed_run_marker,
-    get_prefect_server,
+    get_prefect_server_address,
     is_process_alive,
     remove_paths,
     split_old_and_young_paths,
@@ -225,7 +225,9 @@ def clean_files_of_dead_processes(
     aged += (home / "world-cache").glob("building-*")
     # of runs on servers that may no longer exist; flows/commands/housekeeping.py ends those of the current server
     aged += (
-        each for each, server in find_servers_by_crashed_run_marker(home).items() if server != get_prefect_server()
+        each
+        for each, server in find_servers_by_crashed_run_marker(home).items()
+        if server != get_prefect_server_address()
     )
     old, young = split_old_and_young_paths(aged, since)
     names = tuple(each.name for each in runs.glob("*"))

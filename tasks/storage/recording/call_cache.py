@@ -24,7 +24,7 @@ from factmill.tasks.core.calls.freshness import get_oldest_usable_response_time
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.errors import ReplayMiss
 from factmill.tasks.storage.recording.call_records import (
-    RevalidationResult,
+    BuildRevalidation,
     insert_new_call_records,
     load_newest_record_id,
     load_records,
@@ -58,7 +58,7 @@ class LookupOfRecordsValidForRun:
     """If set, only the replies that this build used are valid."""
     oldest_allowed: Mapping[str, datetime] = field(default_factory=dict)
     """Service → earliest time of a valid reply, except for immutable ones."""
-    revalidation: RevalidationResult | None = None
+    revalidation: BuildRevalidation | None = None
     """Expired replies that were revalidated."""
 
     def admits(self, call: Call, record_id: str, transient: bool, asked_at: datetime) -> bool:
@@ -233,7 +233,7 @@ class CallCache:
         self._newest = max(newer_than, self._serving.newest_at_open)
         """Records of this run are newer than this record id."""
 
-    def use_revalidation(self, kept: RevalidationResult) -> None:
+    def use_revalidation(self, kept: BuildRevalidation) -> None:
         """Serve expired replies that were revalidated, since their underlying data has not changed."""
         self._serving.revalidation = kept
 

@@ -180,7 +180,7 @@ class RevalidatedCall:
 
 
 @dataclass(slots=True)
-class RevalidationResult:
+class BuildRevalidation:
     """Result of an incremental rebuild's check of an earlier build: which of its expired replies are still valid.
 
     It is determined once per run and written into the run's folder, so that a run resumed after a crash uses the same.
@@ -211,7 +211,7 @@ class RevalidationResult:
         draft.replace(folder / REVALIDATION_FILE)
 
 
-def find_revalidation(folder: Path, build: str, begun: str) -> RevalidationResult | None:
+def find_revalidation(folder: Path, build: str, begun: str) -> BuildRevalidation | None:
     """Return the stored result of the run that began at that time; None if there is none yet."""
     try:
         fields = json.loads((folder / REVALIDATION_FILE).read_bytes())
@@ -219,7 +219,7 @@ def find_revalidation(folder: Path, build: str, begun: str) -> RevalidationResul
             key: RevalidatedCall(**{**each, "checks": tuple(each["checks"])})
             for key, each in fields.pop("calls").items()
         }
-        kept = RevalidationResult(**fields, calls=calls)
+        kept = BuildRevalidation(**fields, calls=calls)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None  # missing or incomplete
     return kept if (kept.build, kept.begun) == (build, begun) else None
@@ -247,7 +247,7 @@ def find_latest_success(db: duckdb.DuckDBPyConnection, key: str) -> CallRecord |
     return load_records(db, [found[0]])[0] if found and found[0] else None
 
 
-def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, revalidation: RevalidationResult) -> None:
+def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, revalidation: BuildRevalidation) -> None:
     """Write a run's revalidated replies, and the calls that checked them, to the warehouse."""
     db.execute("DELETE FROM kept_calls WHERE build_id = ?", [run_id])
     db.execute("DELETE FROM build_calls WHERE build_id = ? AND stage = ?", [run_id, REVALIDATION_STAGE])

@@ -105,7 +105,7 @@ def split_text_flagging_translatable_spans(text: str) -> list[tuple[str, bool]]:
     return [stretch for stretch in [*stretches, *_split_off_nonletter_edges(text[end:])] if stretch[0]]
 
 
-def list_untranslated_spans(text: str) -> list[str]:
+def list_numbers_dates_and_ids(text: str) -> list[str]:
     """Return the numbers, dates and ids of a text, in order."""
     return [match[0] for match in _UNTRANSLATED_SPAN.finditer(text)]
 
@@ -178,7 +178,7 @@ def format_value_with_plural_unit(text: str, language: str) -> str | None:
 
 def localize_dates_and_numbers(translation: str, source: str, language: str) -> str:
     """Convert the dates and numbers of a translation from the source's format to the language's."""
-    spans = sorted(list_untranslated_spans(source), key=len, reverse=True)
+    spans = sorted(list_numbers_dates_and_ids(source), key=len, reverse=True)
     forms = {span: _localize_date_or_amount(span, language) for span in spans}
     if not forms:
         return translation

@@ -21,7 +21,7 @@ from factmill.tasks.text.translating.placeholders import (
     format_localized_amount,
     format_value_with_plural_unit,
     list_letter_runs,
-    list_untranslated_spans,
+    list_numbers_dates_and_ids,
     localize_dates_and_numbers,
     mask_untranslated_spans,
     needs_no_translation,
@@ -141,7 +141,7 @@ def translate_path_parts(
         words = [text for text in own_texts if not needs_no_translation(text)]
         texts = [text for text in words if format_value_with_plural_unit(text, language) is None]
         paths.append((parts, language, texts))
-    singles = _translate_single_path_parts([(text, language) for _, language, texts in paths for text in texts], engine)
+    singles = _translate_path_parts_alone([(text, language) for _, language, texts in paths for text in texts], engine)
     reasons = [
         _find_reason_to_translate_parts_alone([singles[text, language] for text in texts], texts, engine)
         for _, language, texts in paths
@@ -224,7 +224,7 @@ def _translate_between_numbers(
     return outcomes
 
 
-def _translate_single_path_parts(
+def _translate_path_parts_alone(
     asked: Iterable[TranslationRequest], engine: TranslationEngine
 ) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate parts of paths separately; a number at the beginning, as in values, stays there."""
@@ -232,12 +232,12 @@ def _translate_single_path_parts(
     moved = [
         pair
         for pair, translation in found.items()
-        if isinstance(translation, str) and not _keeps_leading_number(pair[0], translation)
+        if isinstance(translation, str) and not _keeps_number_at_start(pair[0], translation)
     ]
     return found | dict(zip(moved, _translate_between_numbers(moved, engine), strict=True))
 
 
-def _keeps_leading_number(text: str, translation: str) -> bool:
+def _keeps_number_at_start(text: str, translation: str) -> bool:
     """True unless a text begins with a number that its translation has elsewhere."""
     first = split_text_flagging_translatable_spans(text)[:1]
     return not first or first[0][1] or translation.startswith(first[0][0])
@@ -272,11 +272,11 @@ def _split_joined_translation(
     if len(pieces) != len(own) or not all(pieces):
         return "wrong_count"
     for text, piece in zip(own, pieces, strict=True):
-        if mask_untranslated_spans(text) is None or sorted(list_untranslated_spans(piece)) != sorted(
-            list_untranslated_spans(text)
+        if mask_untranslated_spans(text) is None or sorted(list_numbers_dates_and_ids(piece)) != sorted(
+            list_numbers_dates_and_ids(text)
         ):
             return "number_elsewhere"
-        if not _keeps_leading_number(text, piece):
+        if not _keeps_number_at_start(text, piece):
             return "number_elsewhere"
         found, wanted = list_letter_runs(piece.casefold()), list_letter_runs(own[text].casefold())
         lost = {*wanted} - {*found}

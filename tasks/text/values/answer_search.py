@@ -57,7 +57,7 @@ class IndexedText:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerFinding:
+class AnswerPresence:
     """Whether a text contains an answer."""
 
     found: bool | None
@@ -117,15 +117,15 @@ def index_text(text: str) -> IndexedText:
     return IndexedText(tokens, places, sorted(numbers))
 
 
-def find_answer_in_text(answer: AnswerValue | None, text: IndexedText) -> AnswerFinding:
+def find_answer_and_missing_parts(answer: AnswerValue | None, text: IndexedText) -> AnswerPresence:
     """Search for every part of an answer in a text; keys and values of a dict are parts."""
     verdicts = [
         verdict for part in iterate_answer_primitives(answer) for verdict in _search_primitive_answer_parts(part, text)
     ]
     missing = tuple(dict.fromkeys(part for part, found in verdicts if found is False))
     if missing:
-        return AnswerFinding(False, missing)
-    return AnswerFinding(True if any(found for _, found in verdicts) else None)
+        return AnswerPresence(False, missing)
+    return AnswerPresence(True if any(found for _, found in verdicts) else None)
 
 
 def iterate_answer_primitives(answer: Any) -> Iterator[str | bool]:
@@ -154,22 +154,23 @@ def _search_primitive_answer_parts(answer: str | bool, text: IndexedText) -> Ite
     if isinstance(answer, bool) or _is_yes_no_or_empty_answer(answer):
         yield str(answer), None
         return
-    is_found = _contains_whole_answer(answer, text)
+    is_found = _contains_answer_in_one_place(answer, text)
     if is_found is not False:
         yield answer, is_found
         return
     parts = _split_answer_parts(answer)
-    lengths = [len(_read_answer_values(part)) for part in parts]
+    lengths = [len(_read_answer_token_values(part)) for part in parts]
     if sum(lengths) > _MAX_WORDS_OF_ANSWER and max(lengths) > _MAX_WORDS_OF_PART:
         yield answer, None
     elif len(parts) == 1:
         # an answer 0 means that the article does not mention it
-        yield answer, None if _read_answer_values(answer) == (UnitlessNumberValue("0"),) else False
+        yield answer, None if _read_answer_token_values(answer) == (UnitlessNumberValue("0"),) else False
     elif _contains_names_sharing_last_name(parts, text):
         yield answer, True
     else:
         yield from (
-            (part, None if _is_yes_no_or_empty_answer(part) else _contains_whole_answer(part, text)) for part in parts
+            (part, None if _is_yes_no_or_empty_answer(part) else _contains_answer_in_one_place(part, text))
+            for part in parts
         )
 
 
@@ -177,11 +178,11 @@ def _is_yes_no_or_empty_answer(answer: str) -> bool:
     return answer.strip(" .").casefold() in _TRIVIAL_ANSWERS
 
 
-def _contains_whole_answer(answer: str, text: IndexedText) -> bool | None:
+def _contains_answer_in_one_place(answer: str, text: IndexedText) -> bool | None:
     """True when a text contains an answer in one place; None when the answer is only small words and signs."""
     plain = _HEDGE_PREFIX.sub("", answer.strip())
     forms = dict.fromkeys((answer, plain, _BRACKETS.sub("", plain).strip()))
-    read = [_read_answer_values(form) for form in forms]
+    read = [_read_answer_token_values(form) for form in forms]
     if not read[0]:
         return None
     days: list[list[TokenValue]] = []
@@ -202,7 +203,7 @@ def _contains_whole_answer(answer: str, text: IndexedText) -> bool | None:
 
 
 @lru_cache(maxsize=16384)
-def _read_answer_values(answer: str) -> tuple[TokenValue, ...]:
+def _read_answer_token_values(answer: str) -> tuple[TokenValue, ...]:
     """Return the values of an answer, cached for many texts; a bare year becomes a number, which every date implies."""
     values = (each.value for each in tokenize_words_numbers_and_dates(answer))
     return tuple(
@@ -348,15 +349,17 @@ def _split_answer_parts(answer: str) -> list[str]:
     plain = _BRACKETS.sub("", _HEDGE_PREFIX.sub("", answer.strip()))
     if _URL_MARK.search(plain):
         return [plain]
-    parts = [part for part in (part.strip() for part in _SEPARATOR.split(plain)) if part and _read_answer_values(part)]
-    apart = [value for part in parts for value in _read_answer_values(part)]
-    unsplit = [value for value in _read_answer_values(plain) if value != "and"]
+    parts = [
+        part for part in (part.strip() for part in _SEPARATOR.split(plain)) if part and _read_answer_token_values(part)
+    ]
+    apart = [value for part in parts for value in _read_answer_token_values(part)]
+    unsplit = [value for value in _read_answer_token_values(plain) if value != "and"]
     return parts if len(parts) > 1 and apart == unsplit else [plain or answer]
 
 
 def _contains_names_sharing_last_name(parts: Sequence[str], text: IndexedText) -> bool:
     """True when the text gives a shared last name once: Ada and Grace Vogt."""
-    names = [_read_answer_values(part) for part in parts]
+    names = [_read_answer_token_values(part) for part in parts]
     if len({name[-1] for name in names}) != 1 or min(map(len, names)) < 2 or is_number_or_date(names[0][-1]):
         return False
     given: list[TokenValue] = [value for name in names[:-1] for value in name[:-1]]

@@ -21,7 +21,7 @@ from decimal import Decimal
 
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.text_normalization import normalize_answer_to_singular
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, canonical_number
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit, canonical_number
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_qid
 
 _MAX_DATE_YEAR = 2100
@@ -172,21 +172,23 @@ def parse_units_csv(text: str) -> dict[str, int]:
     return units
 
 
-def resolve_number_unit(written: WrittenNumber, units: Mapping[str, int], question: str = "") -> NumberWithUnit | None:
+def resolve_number_unit(
+    written: WrittenNumber, units: Mapping[str, int], question: str = ""
+) -> WantedNumberWithUnit | None:
     """Resolve the unit of a number; a number without one matches any unit. None for an unknown unit.
 
     A noun that the question counts is no unit: "two medals" is 2 where it asks how many medals there are.
     """
     if written.unit is None:
-        return NumberWithUnit(written.number)
+        return WantedNumberWithUnit(written.number)
     name = _DIMENSION_ADJECTIVE.sub("", written.unit)
     unit = units.get(name, units.get(name.lower()))
     if unit is not None:
-        return NumberWithUnit(written.number, unit)
+        return WantedNumberWithUnit(written.number, unit)
     counted = _COUNTED_NOUN.search(question)
     noun = normalize_answer_to_singular(name).split()[-1:]
     if counted and written.number.isdigit() and noun and noun[0] in normalize_answer_to_singular(counted[1]).split():
-        return NumberWithUnit(written.number)
+        return WantedNumberWithUnit(written.number)
     return None
 
 

@@ -1,7 +1,7 @@
 """Tokenise texts into words, numbers and dates by meaning: "8 March 1917" equals "March 8, 1917", "1,000" "1000", "two"
 2.
 
-Words are folded (`fold_case_and_accents`) and compared in the singular, without possessive endings. A date is read where a month or
+Words are folded (`fold_case_accents_and_punctuation`) and compared in the singular, without possessive endings. A date is read where a month or
 an era occurs; a bare year is a number, and a date implies its year. Ordinals become 5th in any spelling.
 
 `tokenize_words_numbers_and_dates` reads a text so that all spellings of an amount are equal; answers are searched for in that form. It
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from factmill.tasks.text.text_normalization import fold_case_and_accents, normalize_answer_to_singular
+from factmill.tasks.text.text_normalization import fold_case_accents_and_punctuation, normalize_answer_to_singular
 from factmill.tasks.text.values.dates_and_numbers import (
     ERA_WITH_STOPS,
     MONTH_NAMES,
@@ -181,7 +181,7 @@ def _read_unitless_number(text: str) -> UnitlessNumberValue | None:
 def _read_word_value(word: str) -> TokenValue:
     if word == "%":
         return "percent"
-    folded = fold_case_and_accents(word)
+    folded = fold_case_accents_and_punctuation(word)
     if decade := _DECADE.fullmatch(folded):
         return f"{decade[1]}s"
     if folded in _SMALL_ORDINALS or _ORDINAL.fullmatch(folded):

@@ -42,7 +42,7 @@ class PartialDate:
 
     @property
     def key(self) -> int:
-        """The date as one number like `compute_xsd_datetime_key`, with 0 for unknown parts."""
+        """The date as one number like `compute_xsd_datetime_day_key`, with 0 for unknown parts."""
         return self.year * 10_000 + (self.month or 0) * 100 + (self.day or 0)
 
     def is_satisfied_by(self, key: int, precision: int) -> bool:
@@ -58,7 +58,7 @@ class PartialDate:
 
 
 @dataclass(frozen=True, slots=True)
-class NumberWithUnit:
+class WantedNumberWithUnit:
     """A wanted number, with its unit."""
 
     number: str
@@ -79,7 +79,7 @@ def parse_iso_partial_date(text: str) -> PartialDate:
     return PartialDate(int(found[1]), *(int(part) for part in found.groups()[1:] if part is not None))
 
 
-def compute_xsd_datetime_key(text: str) -> int | None:
+def compute_xsd_datetime_day_key(text: str) -> int | None:
     """Return an xsd:dateTime as year · 10,000 + month · 100 + day (0: unknown); None when the text is no date."""
     found = _DATE_TIME.fullmatch(text)
     if not found:
@@ -100,7 +100,7 @@ def canonical_number(text: str) -> str | None:
     return f"-{number}" if found[1] == "-" and Decimal(number) else number
 
 
-def hash_number(number: str) -> int:
+def hash_canonical_number(number: str) -> int:
     """Return the index key of a canonical number, 63 bits of its MD5; numbers with equal keys are compared themselves."""
     return int.from_bytes(hashlib.md5(number.encode(), usedforsecurity=False).digest()[8:], "little") & (2**63 - 1)
 

@@ -23,7 +23,7 @@ from factmill.tasks.world.wiki.pages import (
     parse_wiki_title,
 )
 from factmill.tasks.world.wiki.query import answer_query_action
-from factmill.tasks.world.wiki.request import ActionApiError, ActionApiParameters, ReplyFormat
+from factmill.tasks.world.wiki.request import ActionApiParameters, ActionApiRequestRejected, ReplyFormat
 
 _PARSE_PROPS = ("text", "categories", "links", "images", "externallinks", "revid", "displaytitle", "properties")
 _EXTERNAL_LINK = re.compile(r'<a rel="nofollow" class="external [^"]*" href="([^"]+)"')
@@ -42,7 +42,7 @@ def answer_parse_action(wiki: WorldWikiPageIndex, params: ActionApiParameters, s
         params.get_text(ignored)
     page, revision, redirects = _resolve_page_revision_and_redirects(wiki, params)
     if _WIKITEXT in wanted:
-        raise ActionApiError("missingcontent-revid", f"Missing content for revision ID {revision.revid}.")
+        raise ActionApiRequestRejected("missingcontent-revid", f"Missing content for revision ID {revision.revid}.")
     parsed: dict[str, Any] = {"title": page.title, "pageid": page.pageid}
     if "revid" in wanted:
         parsed["revid"] = revision.revid
@@ -59,30 +59,32 @@ def answer_parse_action(wiki: WorldWikiPageIndex, params: ActionApiParameters, s
 def _resolve_page_revision_and_redirects(
     wiki: WorldWikiPageIndex, params: ActionApiParameters
 ) -> tuple[WikiPage, WorldArticleRevision, list[tuple[str, WikiTitle]]]:
-    """Return the requested page and revision, and the redirects followed; ActionApiError if there is none."""
+    """Return the requested page and revision, and the redirects followed; ActionApiRequestRejected if there is none."""
     oldid, pageid, name = params.get_integer("oldid"), params.get_integer("pageid"), params.get_text("page")
     given = [n for n, value in (("oldid", oldid), ("pageid", pageid), ("page", name)) if value is not None]
     if len(given) > 1:
         names = ", ".join(f'"{n}"' for n in given)
-        raise ActionApiError("invalidparammix", f"The parameters {names} can not be used together.")
+        raise ActionApiRequestRejected("invalidparammix", f"The parameters {names} can not be used together.")
     if oldid is not None:
         if oldid not in wiki.by_revid:
-            raise ActionApiError("nosuchrevid", f"There is no revision with ID {oldid}.")
+            raise ActionApiRequestRejected("nosuchrevid", f"There is no revision with ID {oldid}.")
         return (*wiki.by_revid[oldid], [])
     if pageid is not None:
         if pageid not in wiki.by_id:
-            raise ActionApiError("nosuchpageid", f"There is no page with ID {pageid}.")
+            raise ActionApiRequestRejected("nosuchpageid", f"There is no page with ID {pageid}.")
         name = wiki.by_id[pageid].title
     if not name:
-        raise ActionApiError("missingparam", 'One of the parameters "page", "pageid" and "oldid" is required.')
+        raise ActionApiRequestRejected(
+            "missingparam", 'One of the parameters "page", "pageid" and "oldid" is required.'
+        )
     try:
         title = parse_wiki_title(name)
     except InvalidWikiTitleError as error:
-        raise ActionApiError("invalidtitle", f'Bad title "{name}".') from error
+        raise ActionApiRequestRejected("invalidtitle", f'Bad title "{name}".') from error
     steps, target = wiki.follow_redirects(title.full_title) if params.has_flag("redirects") else ([], title)
     page = wiki.by_title.get((target or title).full_title)
     if page is None:
-        raise ActionApiError("missingtitle", "The page you specified doesn't exist.")
+        raise ActionApiRequestRejected("missingtitle", "The page you specified doesn't exist.")
     return page, page.revisions[-1], steps
 
 
@@ -145,7 +147,7 @@ def answer_action_api_request(wiki: WorldWikiPageIndex, parameters: Mapping[str,
     headers: dict[str, str] = {}
     try:
         reply = _run_action(wiki, params, shape, lag_s)
-    except ActionApiError as error:
+    except ActionApiRequestRejected as error:
         headers["MediaWiki-API-Error"] = error.code
         if error.code == "maxlag":
             headers |= {"Retry-After": "5", "X-Database-Lag": str(int(lag_s))}
@@ -168,15 +170,17 @@ def _run_action(
     wiki: WorldWikiPageIndex, params: ActionApiParameters, shape: ReplyFormat, lag_s: float
 ) -> dict[str, Any]:
     if params.given.get("format", "json") not in {"json", "jsonfm"}:
-        raise ActionApiError("badvalue", f'Unrecognized value for parameter "format": {params.given["format"]}.')
+        raise ActionApiRequestRejected(
+            "badvalue", f'Unrecognized value for parameter "format": {params.given["format"]}.'
+        )
     most = params.get_integer("maxlag")
     if most is not None and lag_s > most:
         seconds = int(lag_s) if lag_s == int(lag_s) else lag_s
         info = f"Waiting for {_DATABASE_HOST}: {seconds} seconds lagged."
-        raise ActionApiError("maxlag", info, host=_DATABASE_HOST, lag=seconds, type="db")
+        raise ActionApiRequestRejected("maxlag", info, host=_DATABASE_HOST, lag=seconds, type="db")
     action = params.get_text("action") or "help"
     if action not in _ACTIONS:
-        raise ActionApiError("badvalue", f'Unrecognized value for parameter "action": {action}.')
+        raise ActionApiRequestRejected("badvalue", f'Unrecognized value for parameter "action": {action}.')
     reply = _ACTIONS[action](wiki, params, shape)
     params.warn_of_unread_parameters()
     return reply

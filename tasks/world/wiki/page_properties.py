@@ -20,8 +20,8 @@ from factmill.tasks.world.wiki.pages import (
 )
 from factmill.tasks.world.wiki.request import (
     MAX_PARAMETER_VALUES,
-    ActionApiError,
     ActionApiParameters,
+    ActionApiRequestRejected,
     ReplyFormat,
     make_bad_continue_error,
 )
@@ -155,9 +155,11 @@ def add_page_revisions(request: RequestedPagesAndEntries) -> ContinueParameters:
     }
     is_run = bool(listing) or request.params.get_choice("rvdir", ("older", "newer"), "older") == "newer"
     if is_run and revids:
-        raise ActionApiError("invalidparammix", 'The "revids" parameter may not be used with the list options of "rv".')
+        raise ActionApiRequestRejected(
+            "invalidparammix", 'The "revids" parameter may not be used with the list options of "rv".'
+        )
     if is_run and sum(isinstance(page, WikiPage) for page in request.pages.values()) > 1:
-        raise ActionApiError(
+        raise ActionApiRequestRejected(
             "invalidparammix",
             'Several pages were given by "titles", "pageids" or a generator, but "rvlimit", "rvstartid", "rvendid", '
             '"rvdir=newer", "rvuser", "rvexcludeuser", "rvstart" and "rvend" may only be used on a single page.',

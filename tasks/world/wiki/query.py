@@ -23,7 +23,12 @@ from factmill.tasks.world.wiki.pages import (
     parse_wiki_title,
     strip_html_tags_to_line,
 )
-from factmill.tasks.world.wiki.request import ActionApiError, ActionApiParameters, ReplyFormat, make_bad_continue_error
+from factmill.tasks.world.wiki.request import (
+    ActionApiParameters,
+    ActionApiRequestRejected,
+    ReplyFormat,
+    make_bad_continue_error,
+)
 
 _WORD = re.compile(r"\w+")
 _HEX_TEXT = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
@@ -78,18 +83,18 @@ def _list_matching_category_members(
     if (title is None) == (pageid is None):
         names = f'"{parameter_prefix}title" and "{parameter_prefix}pageid"'
         if title is None:
-            raise ActionApiError("missingparam", f"One of the parameters {names} is required.")
-        raise ActionApiError("invalidparammix", f"The parameters {names} can not be used together.")
+            raise ActionApiRequestRejected("missingparam", f"One of the parameters {names} is required.")
+        raise ActionApiRequestRejected("invalidparammix", f"The parameters {names} can not be used together.")
     if pageid is not None:
         if pageid not in wiki.by_id:
-            raise ActionApiError("nosuchpageid", f"There is no page with ID {pageid}.")
+            raise ActionApiRequestRejected("nosuchpageid", f"There is no page with ID {pageid}.")
         title = wiki.by_id[pageid].title
     try:
         category = parse_wiki_title(str(title))
     except InvalidWikiTitleError as error:
-        raise ActionApiError("invalidtitle", f'Bad title "{title}".') from error
+        raise ActionApiRequestRejected("invalidtitle", f'Bad title "{title}".') from error
     if category.namespace != CATEGORY_NAMESPACE:
-        raise ActionApiError("invalidcategory", "The category name you entered is not valid.")
+        raise ActionApiRequestRejected("invalidcategory", "The category name you entered is not valid.")
     kinds = params.list_known_values(
         f"{parameter_prefix}type", ("page", "subcat", "file"), "categorymembers", "page|subcat|file"
     )
@@ -136,10 +141,10 @@ def list_search_results(
     """List the pages with every query word in title, redirects or text; the closest titles come first."""
     question = params.get_text(f"{parameter_prefix}search")
     if question is None:
-        raise ActionApiError("missingparam", f'The "{parameter_prefix}search" parameter must be set.')
+        raise ActionApiRequestRejected("missingparam", f'The "{parameter_prefix}search" parameter must be set.')
     words = [word.casefold() for word in _WORD.findall(question)]
     if not words:
-        raise ActionApiError("nosearch", "The search request is empty.")
+        raise ActionApiRequestRejected("nosearch", "The search request is empty.")
     namespaces = params.list_integers(f"{parameter_prefix}namespace") or [MAIN_NAMESPACE]
     offset = params.get_integer(f"{parameter_prefix}offset") or 0
     limit = params.get_limit(f"{parameter_prefix}limit", 10, "search")
@@ -256,7 +261,7 @@ def answer_query_action(wiki: WorldWikiPageIndex, params: ActionApiParameters, s
         sources.remove("generator")
     if len(sources) > 1:
         names = ", ".join(f'"{name}"' for name in sources)
-        raise ActionApiError("invalidparammix", f"The parameters {names} can not be used together.")
+        raise ActionApiRequestRejected("invalidparammix", f"The parameters {names} can not be used together.")
     if sources:
         page_set, generator_more = _resolve_page_set_and_continuation(wiki, params, shape)
         entries = {key: _make_page_entry(key, page, shape) for key, page in page_set.pages.items()}
@@ -340,7 +345,7 @@ def _generate_page_set(
     elif generator in _PAGE_GENERATOR_PREFIXES:
         listed = _generate_links_or_categories(generator, requested_pages, wiki, params, shape)
     else:
-        raise ActionApiError("badvalue", f'Unrecognized value for parameter "generator": {generator}.')
+        raise ActionApiRequestRejected("badvalue", f'Unrecognized value for parameter "generator": {generator}.')
     generated = RequestedPageSet(normalized=requested_pages.normalized, redirects=requested_pages.redirects)
     for title in listed.pages:
         _add_page_following_redirects(generated, parse_wiki_title(title), wiki, follow)

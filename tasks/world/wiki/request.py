@@ -17,7 +17,7 @@ _COMMON_PARAMETERS = {
 }  # fmt: skip
 
 
-class ActionApiError(Exception):
+class ActionApiRequestRejected(Exception):
     """A request that MediaWiki rejects: error code, message, and more keys of the error object."""
 
     def __init__(self, code: str, info: str, **more: Any) -> None:
@@ -25,9 +25,9 @@ class ActionApiError(Exception):
         self.code, self.info, self.more_keys = code, info, more
 
 
-def make_bad_continue_error() -> ActionApiError:
+def make_bad_continue_error() -> ActionApiRequestRejected:
     """Return the error for a continuation that this API never issued."""
-    return ActionApiError(
+    return ActionApiRequestRejected(
         "badcontinue", "Invalid continue param. You should pass the original value returned by the API."
     )
 
@@ -52,14 +52,14 @@ class ActionApiParameters:
         return self.get_text(name) is not None
 
     def list_values(self, name: str, default: str = "") -> list[str]:
-        """Return a parameter's values, split at bars, each once; ActionApiError if there are too many."""
+        """Return a parameter's values, split at bars, each once; ActionApiRequestRejected if there are too many."""
         text = self.get_text(name)
         text = default if text is None else text
         parts = text[1:].split("\x1f") if text.startswith("\x1f") else text.split("|")
         found = list(dict.fromkeys(part for part in parts if part))
         if len(found) > MAX_PARAMETER_VALUES:
             info = f'Too many values supplied for parameter "{name}". The limit is {MAX_PARAMETER_VALUES}.'
-            raise ActionApiError(
+            raise ActionApiRequestRejected(
                 "toomanyvalues",
                 info,
                 limit=MAX_PARAMETER_VALUES,
@@ -77,16 +77,16 @@ class ActionApiParameters:
         return [value for value in found if value not in unknown]
 
     def get_choice(self, name: str, known: Iterable[str], default: str) -> str:
-        """Return a parameter with a fixed set of values; ActionApiError for another value."""
+        """Return a parameter with a fixed set of values; ActionApiRequestRejected for another value."""
         value = self.get_text(name)
         if value is None:
             return default
         if value not in set(known):
-            raise ActionApiError("badvalue", f'Unrecognized value for parameter "{name}": {value}.')
+            raise ActionApiRequestRejected("badvalue", f'Unrecognized value for parameter "{name}": {value}.')
         return value
 
     def get_integer(self, name: str) -> int | None:
-        """Return an integer parameter, None if it is not given; ActionApiError if invalid."""
+        """Return an integer parameter, None if it is not given; ActionApiRequestRejected if invalid."""
         text = self.get_text(name)
         return None if text is None else _parse_integer(name, text)
 
@@ -110,7 +110,7 @@ class ActionApiParameters:
         return min(max(number, 1), MAX_LIST_ENTRIES)
 
     def get_timestamp(self, name: str) -> str | None:
-        """Return a timestamp as 2021-04-03T10:15:00Z, None if it is not given; ActionApiError if invalid."""
+        """Return a timestamp as 2021-04-03T10:15:00Z, None if it is not given; ActionApiRequestRejected if invalid."""
         text = self.get_text(name)
         if text is None:
             return None
@@ -123,7 +123,7 @@ class ActionApiParameters:
                 continue
             moment = moment.astimezone(UTC) if moment.tzinfo else moment
             return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-        raise ActionApiError("badtimestamp", f'Invalid value "{text}" for timestamp parameter "{name}".')
+        raise ActionApiRequestRejected("badtimestamp", f'Invalid value "{text}" for timestamp parameter "{name}".')
 
     def add_warning(self, module: str, text: str) -> None:
         """Add a warning to the response."""
@@ -166,4 +166,6 @@ def _parse_integer(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ActionApiError("badinteger", f'Invalid value "{text}" for integer parameter "{name}".') from None
+        raise ActionApiRequestRejected(
+            "badinteger", f'Invalid value "{text}" for integer parameter "{name}".'
+        ) from None

@@ -14,8 +14,8 @@ from factmill.tasks.biokalma.core.evolution import (
     CoherenceScale,
     choose_piece_or_missing_perplexities,
     classify_deciding_score,
-    compute_coherence,
-    compute_relation_specificity,
+    compute_coherence_among_candidates,
+    compute_inverse_graph_frequency,
     count_pools_by_relation,
     list_addable_values_by_relation,
     list_candidates_tried_then_by_score,
@@ -23,7 +23,7 @@ from factmill.tasks.biokalma.core.evolution import (
     list_people_without_pieces,
     list_semantically_new_pieces,
 )
-from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, PersonRelationCandidate
+from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, ScoredRelationOfPerson
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 SCALES = get_args(CoherenceScale)
@@ -71,7 +71,7 @@ def test_scores_follow_equation_1() -> None:
     # score: 0.25 · 0 + 0.75 · 0.396885 = 0.297664
     #        0.25 · 0.693147 + 0.75 · 0.309094 = 0.173287 + 0.231821 = 0.405108
     #        0.25 · 1.386294 + 0.75 · 0.294020 = 0.346574 + 0.220515 = 0.567089
-    specificity = [compute_relation_specificity(count, 4) for count in (4, 2, 1)]
+    specificity = [compute_inverse_graph_frequency(count, 4) for count in (4, 2, 1)]
     found = list_candidates_tried_then_by_score([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), [], 0.25, "softmax")
     expected = [
         ("P3", 1.386294, 5.0, 0.294020, 0.567089),
@@ -85,7 +85,7 @@ def test_scores_follow_equation_1() -> None:
 
 def test_coherence_can_outweigh_specificity_with_range_scale() -> None:
     specificity, perplexities = [math.log(4), math.log(2)], weigh_all([50.0, 20.0])
-    assert compute_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
+    assert compute_coherence_among_candidates([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
     assert [choose(specificity, perplexities, scale=scale) for scale in ("softmax", "range")] == [0, 1]
 
 
@@ -138,7 +138,7 @@ def test_lazy_choice_equals_choice_with_all_perplexities(
 
 def a_round(*candidates: tuple[float, bool], refused: int = 0) -> ParagraphEvolutionRound:
     lines = [
-        PersonRelationCandidate(
+        ScoredRelationOfPerson(
             qid="Q1", pid="P1", value="x", specificity=specificity, is_weighed=weighed, perplexity=None, coherence=None,
             score=None,
         )
@@ -160,15 +160,15 @@ def test_round_reports_which_score_decided_it() -> None:
 
 
 def test_specificity_is_zero_for_relation_in_all_graphs_and_highest_for_rarest() -> None:
-    assert compute_relation_specificity(200, 200) == 0
-    assert compute_relation_specificity(100, 200) == pytest.approx(math.log(2))
-    assert compute_relation_specificity(1, 200) == pytest.approx(5.298317, abs=1e-6)
+    assert compute_inverse_graph_frequency(200, 200) == 0
+    assert compute_inverse_graph_frequency(100, 200) == pytest.approx(math.log(2))
+    assert compute_inverse_graph_frequency(1, 200) == pytest.approx(5.298317, abs=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 5])
 def test_relation_count_out_of_range_raises(count: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 4"):
-        compute_relation_specificity(count, 4)
+        compute_inverse_graph_frequency(count, 4)
 
 
 @pytest.mark.parametrize(
@@ -186,18 +186,18 @@ def test_relation_count_out_of_range_raises(count: int) -> None:
 def test_coherence_handles_equal_tiny_and_infinite_perplexities(
     perplexities: list[float | None], coherence: list[float]
 ) -> None:
-    assert compute_coherence(perplexities, "softmax") == pytest.approx(coherence)
+    assert compute_coherence_among_candidates(perplexities, "softmax") == pytest.approx(coherence)
 
 
 @pytest.mark.parametrize("perplexity", [0.0, -1.0, math.nan])
 def test_invalid_perplexity_raises(perplexity: float) -> None:
     with pytest.raises(ValueError, match="expected a number above 0"):
-        compute_coherence([2.0, perplexity], "softmax")
+        compute_coherence_among_candidates([2.0, perplexity], "softmax")
 
 
 @given(st.lists(st.none() | st.floats(1, allow_infinity=True), min_size=1, max_size=30), st.sampled_from(SCALES))
 def test_coherence_is_higher_for_lower_perplexity(perplexities: list[float | None], scale: CoherenceScale) -> None:
-    coherence = compute_coherence(perplexities, scale)
+    coherence = compute_coherence_among_candidates(perplexities, scale)
     assert math.fsum(coherence) == pytest.approx(1) if scale == "softmax" else max(coherence) in (0, 1)
     assert all(0 <= each <= 1 for each in coherence)
     least = [math.inf if each is None else each for each in perplexities]

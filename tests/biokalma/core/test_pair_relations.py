@@ -9,7 +9,7 @@ from factmill.tasks.biokalma.core.pair_relations import (
     compose_opening_about_both_people,
     fold_name_case_and_apostrophes,
     join_lines_and_end_with_stop,
-    parse_pair_relations,
+    parse_pair_relations_csv,
 )
 from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
 from factmill.tasks.errors import SettingsError
@@ -87,7 +87,7 @@ def test_name_comparison_ignores_case_spaces_and_apostrophe_style() -> None:
 )
 def test_invalid_relation_list_is_rejected_with_its_line(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=rf"pair_relations\.csv.*{part}"):
-        parse_pair_relations(text)
+        parse_pair_relations_csv(text)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from factmill.tasks.biokalma.core.author_replies import (
     extract_added_sentence,
     extract_checked_added_sentence,
     mentions_value,
-    names_person,
+    names_person_of_pair,
     read_paragraph,
     read_question,
 )
@@ -307,7 +307,7 @@ def test_question_is_read_from_reply(reply: str, question: str) -> None:
 def test_name_inside_longer_name_of_other_person_is_no_mention(
     text: str, name: str, other: str, expected: bool
 ) -> None:
-    assert names_person(text, name, other) is expected
+    assert names_person_of_pair(text, name, other) is expected
 
 
 BROTHERS, PEOPLE = ["Richard Hertwig", "Oscar Hertwig"], ["Q1", "Q2"]

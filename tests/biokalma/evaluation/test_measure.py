@@ -16,7 +16,7 @@ from factmill.tasks.biokalma.evaluation.metrics_and_figures import (
     draw_biokalma_metric_figures,
     list_biokalma_report_items,
 )
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table
 from factmill.tasks.evaluation.definition import EvaluationParams
@@ -147,7 +147,7 @@ def test_ratings_are_averaged_and_unreadable_ones_are_unscored() -> None:
     scores, _ = compute(rows)
     why = {row["id"]: row["unscored"] for row in scores.to_pylist() if row["metric"] == "relevance"}
     assert list(why.values()) == ["judge_unreadable", "", "no_answer"]
-    assert scores.schema == arrow_schema(EvaluationScore)
+    assert scores.schema == arrow_schema(AnswerScore)
 
 
 def test_retrieval_accuracy_is_share_of_both_people_found() -> None:

@@ -11,9 +11,9 @@ from support.webs.loopback import Loopback
 from factmill.tasks.clients.batch_jobs.job_control import cancel_job, inspect_jobs
 from factmill.tasks.clients.batch_jobs.job_files import (
     BatchJobsFolderAndRun,
-    JobFile,
     JobFilesOfOneQueue,
     JobModelAndServerSettings,
+    JobStateFile,
     delete_job_file_if_unlocked,
     load_job_files,
 )
@@ -137,7 +137,7 @@ SECRET = "cf-secret-0123456789"
 STATE = {"json": {"id": "batch-1", "status": "in_progress", "request_counts": {"completed": 1, "total": 2}}}
 
 
-def note_job(folder: Path, server: Loopback, **settings: object) -> JobFile:
+def note_job(folder: Path, server: Loopback, **settings: object) -> JobStateFile:
     """Return a job of a model with these settings, read back from its file."""
     model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
     files = JobFilesOfOneQueue(

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure_or_raise,
+    find_final_http_failure_or_raise,
     parse_json_body,
     parse_retry_after,
     shorten_to_line,
@@ -27,14 +27,14 @@ from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 def test_transient_statuses_are_retried_and_split_where_smaller_groups_may_help(statuses, expected, splits):
     for status in statuses:
         with pytest.raises(Retry, match=f"http_{status}: {expected}try later") as caught:
-            find_http_failure_or_raise("it", status, "try\nlater", "7")
+            find_final_http_failure_or_raise("it", status, "try\nlater", "7")
         assert (caught.value.retry_after_s, caught.value.split) == (7, splits)
 
 
 @pytest.mark.parametrize(("statuses", "transient"), [((400, 404, 410, 422), False), ((405, 406, 409, 418, 451), True)])
 def test_only_statuses_about_request_are_final(statuses, transient):
     for status in statuses:
-        reply = find_http_failure_or_raise("it", status, "not now")
+        reply = find_final_http_failure_or_raise("it", status, "not now")
         assert (reply.status, reply.error, reply.transient) == ("failed", f"http_{status}: not now", transient)
 
 
@@ -48,12 +48,12 @@ def test_only_statuses_about_request_are_final(statuses, transient):
 )
 def test_missing_credit_and_denied_access_stop_run(status, error, expected):
     with pytest.raises(error, match=expected):
-        find_http_failure_or_raise("it", status, "no")
+        find_final_http_failure_or_raise("it", status, "no")
 
 
 @pytest.mark.parametrize("status", [200, 204])
 def test_success_status_is_no_failure(status):
-    assert find_http_failure_or_raise("it", status, "") is None
+    assert find_final_http_failure_or_raise("it", status, "") is None
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("0", 0.0), ("2.5", 2.5), ("-3", 0.0), (None, None), ("soon", None)])

@@ -13,12 +13,12 @@ from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import list_operations
 from factmill.tasks.core.calls.path_calls import (
+    make_fixed_hops_item_paths_call,
     make_literal_paths_call,
-    make_paths_between_items_call,
     parse_item_paths,
     parse_literal_paths,
 )
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 HERE = "test-wikidata"
 GRAPH = Path(__file__).parent / "paths.ttl"
@@ -85,9 +85,9 @@ def test_every_query_file_belongs_to_an_operation():
 def test_claims_between_two_items_are_found_in_both_directions(ask, server):
     assert ask(
         [
-            make_paths_between_items_call(HERE, 42, 145, 1),
-            make_paths_between_items_call(HERE, 145, 42, 1),
-            make_paths_between_items_call(HERE, 42, 99, 1),
+            make_fixed_hops_item_paths_call(HERE, 42, 145, 1),
+            make_fixed_hops_item_paths_call(HERE, 145, 42, 1),
+            make_fixed_hops_item_paths_call(HERE, 42, 99, 1),
         ]
     ) == [
         [{"backward": False, "path": ["P27"]}, {"backward": True, "path": ["P6"]}],
@@ -98,7 +98,7 @@ def test_claims_between_two_items_are_found_in_both_directions(ask, server):
 
 
 def test_two_hop_paths_pass_only_through_items(ask):
-    (body,) = ask([make_paths_between_items_call(HERE, 42, 145, 2)])
+    (body,) = ask([make_fixed_hops_item_paths_call(HERE, 42, 145, 2)])
     assert body == [
         {"backward": False, "path": ["P551", "Q84", "P17"]},
         {"backward": False, "path": ["P551", "Q84", "P1376"]},
@@ -182,24 +182,24 @@ def test_astronomical_years_and_dates_of_old_dumps_are_found(ask):
 
 def test_number_is_found_by_value_and_unit(ask):
     expected = [
-        (42, NumberWithUnit("1.96"), [("P2048", None, "1.96", "Q11573")]),
-        (42, NumberWithUnit("1.96", 11573), [("P2048", None, "1.96", "Q11573")]),
-        (42, NumberWithUnit("1.96", 1), []),
-        (42, NumberWithUnit("2"), []),
-        (64, NumberWithUnit("3755251"), [("P1082", None, "3755251", None)]),
-        (64, NumberWithUnit("0.5"), [("P1082", "P2048", "0.5", "Q11573")]),
-        (90, NumberWithUnit("2102650"), [("P1082", None, "2102650", None)]),
+        (42, WantedNumberWithUnit("1.96"), [("P2048", None, "1.96", "Q11573")]),
+        (42, WantedNumberWithUnit("1.96", 11573), [("P2048", None, "1.96", "Q11573")]),
+        (42, WantedNumberWithUnit("1.96", 1), []),
+        (42, WantedNumberWithUnit("2"), []),
+        (64, WantedNumberWithUnit("3755251"), [("P1082", None, "3755251", None)]),
+        (64, WantedNumberWithUnit("0.5"), [("P1082", "P2048", "0.5", "Q11573")]),
+        (90, WantedNumberWithUnit("2102650"), [("P1082", None, "2102650", None)]),
         (
             525,
-            NumberWithUnit("1988400000000000000000000000000"),
+            WantedNumberWithUnit("1988400000000000000000000000000"),
             [("P2067", None, "1988400000000000000000000000000", "Q11570")],
         ),
         (
             525,
-            NumberWithUnit("-0.0000000000000000000000000000000000662607015"),
+            WantedNumberWithUnit("-0.0000000000000000000000000000000000662607015"),
             [("P2067", None, "-0.0000000000000000000000000000000000662607015", None)],
         ),
-        (525, NumberWithUnit("0"), []),
+        (525, WantedNumberWithUnit("0"), []),
     ]
     bodies = ask([literal(subject, wanted) for subject, wanted, _ in expected])
     found = [[(row["path"][-1], row["qualifier"], row["value"], row["unit"]) for row in body] for body in bodies]
@@ -207,7 +207,7 @@ def test_number_is_found_by_value_and_unit(ask):
 
 
 def test_main_number_of_number_qualifier_is_in_canonical_form(ask):
-    (body,) = ask([literal(64, NumberWithUnit("0.5"))])
+    (body,) = ask([literal(64, WantedNumberWithUnit("0.5"))])
     assert body[0]["main"] == "3755251"
 
 
@@ -232,17 +232,18 @@ def test_paths_of_all_graph_pairs_match_reference_finder(ask, plain):
         PartialDate(-13_798_000_000),
     ]
     numbers = [
-        NumberWithUnit("1.96"),
-        NumberWithUnit("891", 712226),
-        NumberWithUnit("0.5"),
-        NumberWithUnit("2102650"),
-        NumberWithUnit("3755251"),
+        WantedNumberWithUnit("1.96"),
+        WantedNumberWithUnit("891", 712226),
+        WantedNumberWithUnit("0.5"),
+        WantedNumberWithUnit("2102650"),
+        WantedNumberWithUnit("3755251"),
     ]
     pairs = [(one, other) for one in items for other in items if one != other]
     found = 0
     for hops in (1, 2):
         rows = [
-            parse_item_paths(body) for body in ask([make_paths_between_items_call(HERE, *pair, hops) for pair in pairs])
+            parse_item_paths(body)
+            for body in ask([make_fixed_hops_item_paths_call(HERE, *pair, hops) for pair in pairs])
         ]
         assert rows == [plain.find_item_rows(*pair, hops) for pair in pairs]
         found += sum(map(len, rows))
@@ -270,7 +271,7 @@ def test_invalid_values_fail_alone_and_are_not_sent(server, limits, inbox, parts
     server.handle = lambda _: {"json": {"results": {"bindings": []}}}
     operation = next(name for name in ("object", "date", "number") if name in parts)
     bad = Call(HERE, {"object": "item", "date": "date", "number": "number"}[operation] + "_paths", parts)
-    good = make_paths_between_items_call(HERE, 1, 2, 1)
+    good = make_fixed_hops_item_paths_call(HERE, 1, 2, 1)
     SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([bad, good], inbox)
     assert inbox[bad].error.startswith("bad_value")
     assert (inbox[good].body, len(server.seen)) == ([], 1)
@@ -295,7 +296,7 @@ def test_malformed_solutions_are_skipped(server, limits, inbox):
             }
         }
     }
-    call = make_paths_between_items_call(HERE, 1, 2, 1)
+    call = make_fixed_hops_item_paths_call(HERE, 1, 2, 1)
     SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([call], inbox)
     assert inbox[call].body == [{"backward": False, "path": ["P27"]}]
 

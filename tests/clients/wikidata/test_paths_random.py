@@ -13,17 +13,17 @@ from support.webs.wikidata_web import answer_together
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.path_calls import WikidataCallPathFinder
 from factmill.tasks.core.wikidata_paths import PathSearchOptions
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 WD, PROP, WIKIBASE = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/", "http://wikiba.se/ontology#"
 DATE, DECIMAL = (ox.NamedNode(f"http://www.w3.org/2001/XMLSchema#{kind}") for kind in ("dateTime", "decimal"))
 ITEMS, PROPERTIES = range(1, 5), range(1, 4)
 DATES = [PartialDate(2000), PartialDate(2000, 1), PartialDate(2000, 1, 2), PartialDate(-5), PartialDate(12345, 6, 7)]
 NUMBERS = [
-    NumberWithUnit("1"),
-    NumberWithUnit("-1.5"),
-    NumberWithUnit("1", 5),
-    NumberWithUnit("123456789012345678901234567890.5"),
+    WantedNumberWithUnit("1"),
+    WantedNumberWithUnit("-1.5"),
+    WantedNumberWithUnit("1", 5),
+    WantedNumberWithUnit("123456789012345678901234567890.5"),
 ]
 
 items, properties = st.sampled_from(ITEMS), st.sampled_from(PROPERTIES)

@@ -8,7 +8,7 @@ from support.steps.replies import make_reader
 
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    GeneratedQuestionParts,
+    PiecesToWordQuestionFrom,
     add_definite_article_where_needed,
     insert_moment,
     read_and_check_worded_question,
@@ -17,12 +17,12 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.text.values.answer_search import AnswerValue
 
 
-def parse_wording_reply(reply: str, wording: GeneratedQuestionParts, answer: dict[str, AnswerValue]) -> object:
+def parse_wording_reply(reply: str, wording: PiecesToWordQuestionFrom, answer: dict[str, AnswerValue]) -> object:
     return make_reader(WORDED_QUESTION_FORMAT, read_and_check_worded_question, wording, answer)(reply)
 
 
 def test_question_pieces_round_trip_through_json() -> None:
-    assert GeneratedQuestionParts.from_json(NAMED.to_json()) == NAMED
+    assert PiecesToWordQuestionFrom.from_json(NAMED.to_json()) == NAMED
 
 
 def test_choice_is_formatted_with_its_number() -> None:
@@ -44,7 +44,7 @@ def test_choice_is_formatted_with_its_number() -> None:
     ],
 )
 def test_wording_with_every_piece_is_accepted(
-    wording: GeneratedQuestionParts, answer: dict[str, AnswerValue], text: str
+    wording: PiecesToWordQuestionFrom, answer: dict[str, AnswerValue], text: str
 ) -> None:
     assert parse_wording_reply(f" {text}\n", wording, answer) == (ISLANDS_QUESTION if wording is LISTED else text)
 

@@ -20,7 +20,7 @@ from factmill.tasks.core.calls.freshness import (
 from factmill.tasks.core.calls.item_facts import make_item_facts_call
 from factmill.tasks.core.calls.operation import WikiItemLabelOrPageDependency
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
-from factmill.tasks.core.calls.path_calls import make_literal_paths_call, make_paths_between_items_call
+from factmill.tasks.core.calls.path_calls import make_fixed_hops_item_paths_call, make_literal_paths_call
 from factmill.tasks.core.calls.wikidata import (
     make_describe_item_call,
     make_find_items_call,
@@ -79,7 +79,7 @@ KEPT: list[tuple[Call, Any]] = [
     (make_label_call("w", "P17"), "country"),
     (make_neighbours_call("w", "Q3012", ["P17"]), EDGES),
     (make_item_facts_call("w", "Q3012"), [FACT]),
-    (make_paths_between_items_call("w", 3012, 183, 1), []),
+    (make_fixed_hops_item_paths_call("w", 3012, 183, 1), []),
     (make_page_revision_at_call("w", "Ulm", AT), REVISION),
     (make_resolve_title_call("w", "Ulm"), RESOLVED),
 ]
@@ -151,7 +151,7 @@ UNTOLD: list[tuple[Call, Any]] = [
     (make_pageviews_call("w", "Ulm", "20250101", "20251231"), {"views": 1, "days": 1}),
     (make_category_members_call("w", "Cities"), {"members": [], "after": None}),
     (make_search_call("w", "Ulm"), {"titles": []}),
-    (make_paths_between_items_call("w", 3012, 183, 2), []),
+    (make_fixed_hops_item_paths_call("w", 3012, 183, 2), []),
     (make_resolve_item_redirect_call("w", "Q3013"), "Q3012"),
 ]
 
@@ -225,8 +225,8 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
     (make_find_items_call("w", "Berlin"), [], {"name en Berlin"}),
     (make_neighbours_call("w", "Q64", ["P17"]), GERMANY, {"item Q64", "label Q183"}),
     (make_list_facts_call("w", "P36", None, 9), [], {"facts P36"}),
-    (make_paths_between_items_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
-    (make_paths_between_items_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
+    (make_fixed_hops_item_paths_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
+    (make_fixed_hops_item_paths_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
     (make_page_revision_at_call("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
     (make_revision_html_call("w", 8, "Title"), {}, {"text 8"}),
     (make_category_members_call("w", "Cities"), {}, {"category Cities"}),

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.path_calls import (
     WikidataCallPathFinder,
-    format_distinct_item_paths,
+    format_deduplicated_item_paths,
     format_distinct_literal_paths,
+    make_fixed_hops_item_paths_call,
     make_literal_paths_call,
-    make_paths_between_items_call,
     make_uncached_sender,
     parse_item_paths,
     parse_literal_paths,
@@ -25,7 +25,7 @@ from factmill.tasks.core.wikidata_paths import (
     PAIR_STATUS_SCHEMA,
     PathSearchOptions,
 )
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 EVERYTHING = PathSearchOptions(max_paths=None)
 BIRTH = (1, None, 569, None, None, "q1-A", "1952-03-11T00:00:00Z", 11, None, None)
@@ -49,7 +49,7 @@ class Answers:
         found = self.table.get((call.parts["subject"], target, call.parts["hops"]), [])
         if isinstance(found, str):
             return CallResponse(None, "failed", error=found)
-        write = format_distinct_item_paths if call.operation == "item_paths" else format_distinct_literal_paths
+        write = format_deduplicated_item_paths if call.operation == "item_paths" else format_distinct_literal_paths
         return CallResponse(json.loads(json.dumps(write(found))))
 
 
@@ -167,13 +167,13 @@ def test_date_and_number_queries_include_their_properties():
         "date_paths",
         {"subject": "Q42", "date": "-0043-03-15", "properties": ["P569", "P582"], "hops": 1},
     )
-    height = make_literal_paths_call("here", 42, NumberWithUnit("1.96", 11573), frozenset({2048}), 2)
+    height = make_literal_paths_call("here", 42, WantedNumberWithUnit("1.96", 11573), frozenset({2048}), 2)
     assert (height.operation, height.parts) == (
         "number_paths",
         {"subject": "Q42", "number": "1.96", "unit": "Q11573", "properties": ["P2048"], "hops": 2},
     )
-    assert make_literal_paths_call("here", 42, NumberWithUnit("1.96"), frozenset({2048}), 2).parts["unit"] is None
-    keys = {make_paths_between_items_call("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
+    assert make_literal_paths_call("here", 42, WantedNumberWithUnit("1.96"), frozenset({2048}), 2).parts["unit"] is None
+    keys = {make_fixed_hops_item_paths_call("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
     assert len(keys) == 3, "each direction is a separate question"
 
 
@@ -208,7 +208,9 @@ def test_path_search_works_on_service_without_recorder():
             for call in reversed(calls):
                 deliver(
                     call,
-                    CallResponse(format_distinct_item_paths([(1, False, None, int(call.parts["object"][1:]), None)])),
+                    CallResponse(
+                        format_deduplicated_item_paths([(1, False, None, int(call.parts["object"][1:]), None)])
+                    ),
                 )
 
     found = find_items(make_uncached_sender(Backwards()), [(1, 2), (1, 3)])
@@ -234,7 +236,7 @@ literal_rows = st.sets(
 
 @given(item_rows, st.randoms(use_true_random=False))
 def test_item_rows_parsed_from_body_keep_arrow_sort_order(rows, random):
-    check_order(rows, random, format_distinct_item_paths, parse_item_paths, ITEM_PATHS_SCHEMA)
+    check_order(rows, random, format_deduplicated_item_paths, parse_item_paths, ITEM_PATHS_SCHEMA)
 
 
 @given(literal_rows, st.randoms(use_true_random=False))

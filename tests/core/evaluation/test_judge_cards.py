@@ -1,6 +1,6 @@
 """Test judge cards: how often a judge is right on right answers, and on wrong ones."""
 
-from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme, LabelItem
+from factmill.tasks.core.evaluation.human_labels import ItemToLabel, JudgeVerdictLabelScheme
 from factmill.tasks.core.evaluation.judge_cards import (
     JudgeCard,
     JudgeIdentity,
@@ -19,7 +19,7 @@ GRADES = ["F"] * 10 + ["C"] * 6 + ["B"] * 4
 def make(verdicts: list[str], people: list[str]) -> JudgeCard:
     size = {"F": 50, "C": 30, "B": 20}
     items = {
-        f"i{at}": LabelItem(
+        f"i{at}": ItemToLabel(
             id=f"i{at}", draw="d", evaluation="e-1", benchmark="graded", answer_id=f"a{at}", part="", setting="short",
             cluster=f"q{at}", question="?", gold="g", answer="a", stratum=f"short | {grade}", stratum_size=size[grade],
         )

@@ -13,7 +13,7 @@ from factmill.tasks.core.measures.audits import (
     AuditProtocol,
     compute_audit_criterion_results,
     draw_audit_sample_ids,
-    format_audit_criterion_result,
+    format_audit_figure_beside_paper,
     make_audit_layout,
     make_audit_sheet,
     parse_audit_rows,
@@ -105,6 +105,8 @@ def test_audit_figures_have_interval_row_count_and_paper_figure() -> None:
     assert (pairs.here, pairs.rows) == (0.25, 4)
     assert pairs.low is not None and pairs.high is not None and pairs.low < 0.25 < pairs.high
     assert (natural.here, natural.low, natural.high) == (4.0, 4.0, 4.0)
-    assert format_audit_criterion_result(WRONG, wrong) == "wrong: 50.0% (15.0% to 85.0%; 4 rows; paper 5.0%)"
-    assert format_audit_criterion_result(NATURAL, natural) == "natural: 4.00 (4.00 to 4.00; 4 rows; paper 4.38)"
-    assert format_audit_criterion_result(WRONG, compute_audit_criterion_results(AUDIT, [])[0]) == "wrong: no verdicts"
+    assert format_audit_figure_beside_paper(WRONG, wrong) == "wrong: 50.0% (15.0% to 85.0%; 4 rows; paper 5.0%)"
+    assert format_audit_figure_beside_paper(NATURAL, natural) == "natural: 4.00 (4.00 to 4.00; 4 rows; paper 4.38)"
+    assert (
+        format_audit_figure_beside_paper(WRONG, compute_audit_criterion_results(AUDIT, [])[0]) == "wrong: no verdicts"
+    )

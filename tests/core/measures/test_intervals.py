@@ -12,7 +12,7 @@ from factmill.tasks.core.measures.intervals import (
     compute_wilson_interval,
     count_clusters_off_commonest_mean,
     format_interval_warning,
-    scale_to_whole_numbers_and_exponent,
+    scale_to_integers_and_binary_exponent,
     sum_and_count_by_cluster,
 )
 
@@ -64,7 +64,7 @@ def test_bootstrap_covers_clustered_mean_but_undercovers_with_few_clusters(
         sizes = draw.integers(1, 8, clusters)
         of = np.repeat(np.arange(clusters), sizes)
         values = np.clip(0.5 + draw.normal(0, 0.15, clusters)[of] + draw.normal(0, 0.1, len(of)), 0, 1)
-        whole, exponent = scale_to_whole_numbers_and_exponent(values, of)
+        whole, exponent = scale_to_integers_and_binary_exponent(values, of)
         low, high = bootstrap_cluster_mean_interval(*sum_and_count_by_cluster(whole, of), seed, exponent, draws=500)
         inside += low <= 0.5 <= high
     assert least <= inside <= most
@@ -102,7 +102,7 @@ def test_bootstrap_matches_scipy(scores: str, clusters: int) -> None:
         "skewed": draw.lognormal(0, 1, len(of)),
         "outlier": draw.random(len(of)) + 300 * (np.arange(len(of)) == 3),
     }[scores]
-    whole, exponent = scale_to_whole_numbers_and_exponent(values, of)
+    whole, exponent = scale_to_integers_and_binary_exponent(values, of)
     low, high = bootstrap_cluster_mean_interval(*sum_and_count_by_cluster(whole, of), 0, exponent)
     sums = np.bincount(of, values)
     theirs = scipy.stats.bootstrap(
@@ -129,7 +129,7 @@ def test_scaled_integers_sum_exactly_in_any_order(factor: float) -> None:
     draw = np.random.default_rng(4)
     of: Int64Values = draw.integers(0, 50, 3000)
     values = draw.normal(0, factor, 3000)
-    whole, exponent = scale_to_whole_numbers_and_exponent(values, of)
+    whole, exponent = scale_to_integers_and_binary_exponent(values, of)
     assert np.array_equal(whole, np.rint(whole))
     assert np.abs(whole).max() * 3000 * np.bincount(of).max() < 2**43
     assert math.ldexp(math.fsum(whole), -exponent) == pytest.approx(math.fsum(values), rel=1e-5)

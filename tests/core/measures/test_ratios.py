@@ -8,7 +8,7 @@ import pytest
 
 from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval
 from factmill.tasks.core.measures.metrics import MeasuredMetric
-from factmill.tasks.core.measures.ratio_metrics import RatioOrF1MetricTerms, RatioTermsPerItem, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioOrF1TermsPerItem, RatioTermsPerItem, measure_ratio_metrics
 
 NAN = math.nan
 
@@ -19,7 +19,7 @@ def part(above: Sequence[float], below: Sequence[float]) -> RatioTermsPerItem:
 
 def of_all(*parts: RatioTermsPerItem, clusters: Sequence[str] = ()) -> MeasuredMetric:
     names = clusters or [f"c{at}" for at in range(len(parts[0].numerators))]
-    return measure_ratio_metrics([RatioOrF1MetricTerms("s", "m", names, parts)])[0]
+    return measure_ratio_metrics([RatioOrF1TermsPerItem("s", "m", names, parts)])[0]
 
 
 def test_ratio_of_sums_weights_items_by_denominator() -> None:
@@ -63,7 +63,7 @@ def test_f1_without_data_has_note(
 
 
 def test_groups_are_measured_separately() -> None:
-    ratios = RatioOrF1MetricTerms("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
+    ratios = RatioOrF1TermsPerItem("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
     found = [(each.group_by, each.group, each.value, each.n) for each in measure_ratio_metrics([ratios])]
     assert found == [("", "", 0.5, 3), ("form", "x", 0.666667, 2), ("form", "y", 0.0, 1)]
 
@@ -112,11 +112,11 @@ def test_metric_rows_ignore_item_order_and_other_metrics() -> None:
     names, precision, recall = make(7)
     order = np.random.default_rng(0).permutation(len(names))
     mixed = [part(each.numerators[order], each.denominators[order]) for each in (precision, recall)]
-    plain = RatioOrF1MetricTerms("s", "m", names, [precision, recall])
-    other = RatioOrF1MetricTerms("s", "m", [names[at] for at in order], mixed)
+    plain = RatioOrF1TermsPerItem("s", "m", names, [precision, recall])
+    other = RatioOrF1TermsPerItem("s", "m", [names[at] for at in order], mixed)
     assert measure_ratio_metrics([plain]) == measure_ratio_metrics([plain, other])[1:] == measure_ratio_metrics([other])
 
 
 def test_ratio_columns_of_different_lengths_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"m, s: .* 2 items"):
-        RatioOrF1MetricTerms("s", "m", ["a", "b"], [part([1], [1])])
+        RatioOrF1TermsPerItem("s", "m", ["a", "b"], [part([1], [1])])

@@ -20,7 +20,7 @@ from factmill.tasks.core.sheets.forms import (
     SheetForm,
     format_sheet_files,
     parse_labelling_tool_tasks,
-    resolve_sheet_form,
+    resolve_sheet_form_from_ending,
     resolve_sheet_form_from_text,
 )
 from factmill.tasks.core.sheets.sheet import (
@@ -261,11 +261,11 @@ def test_file_of_unrelated_tasks_is_reported_as_unknown() -> None:
 
 
 def test_sheet_form_follows_option_or_file_extension() -> None:
-    endings = {name: resolve_sheet_form(PurePath(name)) for name in ("a.csv", "a.JSON", "a.jsonl", "a")}
+    endings = {name: resolve_sheet_form_from_ending(PurePath(name)) for name in ("a.csv", "a.JSON", "a.jsonl", "a")}
     assert list(endings.values()) == ["csv", "label-studio", "argilla", "csv"]
-    assert resolve_sheet_form(PurePath("a.json"), "argilla") == "argilla"
+    assert resolve_sheet_form_from_ending(PurePath("a.json"), "argilla") == "argilla"
     with pytest.raises(UsageError, match="--form excel: expected one of csv, label-studio, argilla"):
-        resolve_sheet_form(PurePath("a.xls"), "excel")
+        resolve_sheet_form_from_ending(PurePath("a.xls"), "excel")
 
 
 def test_row_is_decided_once_all_choices_and_required_texts_are_filled() -> None:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from factmill.tasks.core.spending.forecasting import (
-    ObservedCallUse,
+    ObservedCallOfRow,
     ObservedStage,
     calibrate_row_weights_to_total_size,
-    draw_pilot_rows,
     estimate_bundled_requests,
     estimate_distinct_things,
     make_build_forecast,
+    select_pilot_rows,
 )
 
 ROWS = {f"r{at:02}": 1.0 for at in range(20)}
@@ -20,8 +20,8 @@ ROWS = {f"r{at:02}": 1.0 for at in range(20)}
 
 def use(
     stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, requests: float = 1.0
-) -> ObservedCallUse:
-    return ObservedCallUse(stage, row, key, "http://model", "chat", model, requests, 100.0, 10.0, usd, 2.0)
+) -> ObservedCallOfRow:
+    return ObservedCallOfRow(stage, row, key, "http://model", "chat", model, requests, 100.0, 10.0, usd, 2.0)
 
 
 def forecast(uses, scale: float = 4.0, seconds: float = 10.0, parallel: int = 8, rows=ROWS):
@@ -157,18 +157,18 @@ def test_pilot_rows_represent_each_part_and_size():
     ids = [f"{at:03}" for at in range(100)]
     parts = [("a",) if at < 80 else ("b",) for at in range(100)]
     sizes = [at * 37 % 100 for at in range(100)]
-    drawn = draw_pilot_rows(parts, [""] * 100, sizes, ids, 20)
+    drawn = select_pilot_rows(parts, [""] * 100, sizes, ids, 20)
     assert len(set(drawn)) == 20 == len(drawn)
     assert sum(at < 80 for at in drawn) == 16
     assert sum(sizes[at] for at in drawn) / 20 == pytest.approx(49.5, rel=0.1)
-    assert draw_pilot_rows(parts[:5], [""] * 5, sizes[:5], ids[:5], 20) == [0, 1, 2, 3, 4]
+    assert select_pilot_rows(parts[:5], [""] * 5, sizes[:5], ids[:5], 20) == [0, 1, 2, 3, 4]
 
 
 def test_halves_balanced_later_are_sampled_together():
     ids = [f"{at:03}" for at in range(60)]
     parts = [(f"category {at % 15}",) for at in range(60)]
     halves = ["most" if at < 30 else "least" for at in range(60)]
-    drawn = draw_pilot_rows(parts, halves, [len(ids)] * 60, ids, 14)
+    drawn = select_pilot_rows(parts, halves, [len(ids)] * 60, ids, 14)
     assert len(drawn) == 14
     counts = {(parts[at], halves[at]) for at in drawn}
     assert all((part, "most") in counts and (part, "least") in counts for part, _ in counts)

@@ -7,7 +7,7 @@ from support.builds.changes import LOCK
 
 from factmill.tasks.diff.core.call_differences import RecordedRowCall, find_call_differences
 from factmill.tasks.diff.core.causes import RowChangeEvidence, explain_row_change, is_change_carried_over
-from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, RowDrop
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, RowDropInOneBuild
 from factmill.tasks.diff.core.manifest_changes import compare_manifests
 
 CODE, LIST = {"code": "c2"}, {"lists": {"l.txt": "2"}}
@@ -112,7 +112,11 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "reject because of a reply": (
         explain(
-            [item("fine")], [item("much too long")], None, CODE, fate=RowDrop("after", "stage 1", "r", "much too long")
+            [item("fine")],
+            [item("much too long")],
+            None,
+            CODE,
+            fate=RowDropInOneBuild("after", "stage 1", "r", "much too long"),
         ),
         ["world: wikidata"],
     ),
@@ -122,7 +126,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
             [],
             None,
             CODE | {"params": {"params": {"least": 2}, "reviewing": {"policy": "manual"}}},
-            fate=RowDrop("after", "stage 1", "not_reviewed", "f"),
+            fate=RowDropInOneBuild("after", "stage 1", "not_reviewed", "f"),
         ),
         ["decision: policy"],
     ),

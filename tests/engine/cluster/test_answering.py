@@ -19,7 +19,7 @@ from factmill.tasks.engine.cluster.protocol import (
     WorkerCapability,
     format_dask_resource_name,
     format_worker_code_version,
-    import_distributed_without_logs,
+    import_dask_distributed_without_logs,
     parse_dask_resource_name,
 )
 from factmill.tasks.engine.services import check_model_variables_and_libraries
@@ -93,7 +93,7 @@ def test_worker_prints_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dask_log_messages_are_suppressed() -> None:
-    import_distributed_without_logs()
+    import_dask_distributed_without_logs()
     loggers = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     assert "distributed.client" in loggers
     assert not [name for name in loggers if logging.getLogger(name).isEnabledFor(logging.CRITICAL)]

@@ -43,7 +43,9 @@ def test_damaged_folder_is_refused_when_named_and_skipped_otherwise(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # converting the packaged encoder on first use is slow
-    monkeypatch.setattr("factmill.tasks.engine.cluster.worker.choose_default_embedder", lambda home: "char-ngrams-1")
+    monkeypatch.setattr(
+        "factmill.tasks.engine.cluster.worker.choose_minilm_or_ngram_embedder", lambda home: "char-ngrams-1"
+    )
     weights = (tiny / "model.bin").read_bytes()
     (tiny / "model.bin").write_bytes(bytes([weights[0] ^ 1]) + weights[1:])
     with pytest.raises(UsageError, match=r"damaged: model\.bin"):

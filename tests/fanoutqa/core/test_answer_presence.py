@@ -3,7 +3,7 @@
 import pytest
 
 from factmill.tasks.fanoutqa.core.flags import contains_all_substrings, list_required_word_prefixes
-from factmill.tasks.text.text_normalization import fold_case_and_accents
+from factmill.tasks.text.text_normalization import fold_case_accents_and_punctuation
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,6 @@ def test_required_prefixes_come_only_from_long_words(answers: list[object], begi
     ],
 )
 def test_text_without_required_prefixes_is_ruled_out(answer: str, text: str, could: bool) -> None:
-    assert contains_all_substrings(list_required_word_prefixes([answer]), fold_case_and_accents(text)) is could
+    assert (
+        contains_all_substrings(list_required_word_prefixes([answer]), fold_case_accents_and_punctuation(text)) is could
+    )

@@ -9,7 +9,7 @@ from factmill.tasks.fanoutqa.core.judge_replies import (
     WORDING_FORM,
     WordingVerdict,
     describe_word_changes,
-    read_objectivity_reason,
+    read_last_reasoning_sentence,
     read_objectivity_verdict,
     read_wording_verdict,
 )
@@ -87,7 +87,7 @@ def test_completion_without_standalone_letter_is_unreadable(reply: str) -> None:
     ],
 )  # fmt: skip
 def test_reason_is_last_sentence_before_verdict(reply: str, reason: str) -> None:
-    assert read_objectivity_reason(reply) == reason
+    assert read_last_reasoning_sentence(reply) == reason
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, NAMED, TOWERS_QUESTION
 
-from factmill.tasks.core.authoring.question_wording import GeneratedQuestionParts
-from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
+from factmill.tasks.core.authoring.question_wording import PiecesToWordQuestionFrom
+from factmill.tasks.fanoutqa.core.wording_checks import find_addition_to_parts
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
         ("Which of the towers Who?, Red Tower and St. Ann's Tower are higher?", replace(NAMED, names=("Who?", "Red Tower", "St. Ann's Tower"))),
     ],
 )  # fmt: skip
-def test_paraphrases_are_not_additions(question: str, wording: GeneratedQuestionParts) -> None:
-    assert find_wording_addition(question, wording) is None
+def test_paraphrases_are_not_additions(question: str, wording: PiecesToWordQuestionFrom) -> None:
+    assert find_addition_to_parts(question, wording) is None
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_paraphrases_are_not_additions(question: str, wording: GeneratedQuestion
     ],
 )
 def test_wording_addition_without_source_is_reported(question: str, text: str) -> None:
-    assert text in (find_wording_addition(question, LISTED) or "")
+    assert text in (find_addition_to_parts(question, LISTED) or "")

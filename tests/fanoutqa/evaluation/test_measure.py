@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutJudgedPrediction, FanOutScoredPrediction
@@ -51,7 +51,7 @@ def score(rows: list[FanOutJudgedPrediction], bleurt: list[float | None] | None 
 
 def measure(table: pa.Table, scorer: Any = "fixed") -> dict[tuple[str, str, str], MeasuredMetric]:
     scores, metrics = measure_fanoutqa(table, 0, scorer)
-    assert scores.schema == arrow_schema(EvaluationScore)
+    assert scores.schema == arrow_schema(AnswerScore)
     return {(each.metric, each.group_by, each.group): each for each in metrics}
 
 

@@ -11,7 +11,7 @@ from support.rows.fanout_questions import author_question, leaf, release_dev, re
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.questions import list_sub_questions
-from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
 from factmill.tasks.fanoutqa.sources.question_files import check_and_parse_question, read_question_file
 from factmill.tasks.storage.source_files import (
     ParsedSourceRow,
@@ -27,8 +27,8 @@ def read(file: Path, text: str) -> list[ParsedSourceRow]:
     return list(read_question_file(make_source_file_without_digest(file)))
 
 
-def keep(read_rows: list[ParsedSourceRow]) -> list[SourcedFanOutQuestion]:
-    return [each.outcome for each in read_rows if isinstance(each.outcome, SourcedFanOutQuestion)]
+def keep(read_rows: list[ParsedSourceRow]) -> list[GatheredFanOutQuestion]:
+    return [each.outcome for each in read_rows if isinstance(each.outcome, GatheredFanOutQuestion)]
 
 
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
@@ -94,11 +94,11 @@ def test_minimum_article_count_applies_only_to_authored_questions(tmp_path: Path
     file.write_text(json.dumps([author_question(), release_dev()]))
     assert [type(each.outcome) for each in read_question_file(make_source_file_without_digest(file), 8)] == [
         Reject,
-        SourcedFanOutQuestion,
+        GatheredFanOutQuestion,
     ]
     assert [type(each.outcome) for each in read_question_file(make_source_file_without_digest(file), 7)] == [
-        SourcedFanOutQuestion,
-        SourcedFanOutQuestion,
+        GatheredFanOutQuestion,
+        GatheredFanOutQuestion,
     ]
 
 
@@ -119,7 +119,7 @@ def test_row_with_non_json_number_is_rejected(tmp_path: Path) -> None:
     good = json.dumps(author_question())
     for number in ("NaN", "-Infinity", "1e999"):
         text = f"{good}\n{good.replace('2850.0', number)}"
-        assert [type(each.outcome) for each in read(tmp_path / "q.jsonl", text)] == [SourcedFanOutQuestion, Reject]
+        assert [type(each.outcome) for each in read(tmp_path / "q.jsonl", text)] == [GatheredFanOutQuestion, Reject]
 
 
 @pytest.mark.parametrize("levels", [30, 200, *range(470, 500, 3), 600, 5000])

@@ -25,15 +25,15 @@ from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES  # noqa:
 _STOPS_AFTER = """
 import sys, time
 from pathlib import Path
-from factmill.tasks.slaq.mechanism.ablation_service import AblationService
-answer, seen = AblationService._answer, []
+from factmill.tasks.slaq.mechanism.ablation_service import LocalAblationService
+answer, seen = LocalAblationService._answer, []
 def stop(self, parts):
     if len(seen) == 5:
         Path({there!r}).touch()
         time.sleep(600)
     seen.append(parts)
     return answer(self, parts)
-AblationService._answer = stop
+LocalAblationService._answer = stop
 from factmill.flows.cli.main import main
 main()
 """

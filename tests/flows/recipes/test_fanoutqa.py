@@ -21,7 +21,7 @@ from factmill.tasks.fanoutqa.core.forms.authored import parse_authored_question
 from factmill.tasks.fanoutqa.core.questions import list_leaf_sub_questions, parse_released_decomposition
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.article_html import extract_article_text
-from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import find_answer_and_missing_parts, index_text
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
 
@@ -84,7 +84,7 @@ def test_every_question_uses_five_articles_stating_its_sub_answers(built: Any, a
             assert reference["problem"] is None
             assert reference["timestamp"] <= EPOCH
             assert reference["found"] is not False, reference
-            said = find_answer_in_text(json.loads(reference["answer"]), index_text(texts[reference["revid"]]))
+            said = find_answer_and_missing_parts(json.loads(reference["answer"]), index_text(texts[reference["revid"]]))
             assert said.found is not False, reference
 
 
@@ -257,7 +257,9 @@ def find_changes(built: Any) -> set[tuple[str, str]]:
     for row in read_table(built, "fanoutqa_references"):
         if row["question_id"] in published:
             newest = [each for each in articles[row["title"]].revisions if each.at <= LATER][-1]
-            later = find_answer_in_text(json.loads(row["answer"]), index_text(read_evidence(newest.text))).found
+            later = find_answer_and_missing_parts(
+                json.loads(row["answer"]), index_text(read_evidence(newest.text))
+            ).found
             if later != row["found"]:
                 changed.add((row["question_id"], row["path"]))
     return changed

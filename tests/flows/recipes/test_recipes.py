@@ -78,7 +78,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Noted:
     monkeypatch.setattr(
         recipes, "create_build_artifacts", lambda _record, report, rows: noted.done.append(("leave", rows))
     )
-    monkeypatch.setattr(recipes, "pause_for_decisions", lambda _report, _run: 1)
+    monkeypatch.setattr(recipes, "pause_and_count_decisions", lambda _report, _run: 1)
     return noted
 
 

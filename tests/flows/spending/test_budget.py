@@ -13,7 +13,7 @@ from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 from support.steps.warehouses import empty_warehouse
 
-from factmill.flows.deployment_flows import BUDGET_REACHED_STATE, run_to_final_state
+from factmill.flows.deployment_flows import BUDGET_REACHED_STATE, run_and_return_final_state
 from factmill.flows.rebuild import _attempt_rebuild_part
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.errors import BudgetExhausted, BuildError
@@ -213,9 +213,9 @@ def fail() -> str:
 
 def test_run_stopped_by_budget_ends_in_own_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.flows.deployment_flows.wait_for_standing_server", lambda: None)
-    state = run_to_final_state(stop)
+    state = run_and_return_final_state(stop)
     assert (state.type.value, state.name, state.message) == ("FAILED", BUDGET_REACHED_STATE, "6 stages are done")
-    assert run_to_final_state(fail).name == "Failed"
+    assert run_and_return_final_state(fail).name == "Failed"
 
 
 def test_rebuild_part_stopped_by_budget_does_not_count_as_failed() -> None:

@@ -8,7 +8,7 @@ from factmill.tasks.granola.core.linking import (
     NameBearer,
     are_in_different_places,
     find_birth_and_death_years,
-    find_contradiction,
+    find_contradicting_lifetimes_or_places,
     find_relation_doubt_flag,
     is_only_place_in_regions_of_subject,
 )
@@ -63,10 +63,10 @@ def test_places_differ_when_neither_contains_other(one: str, other: str, expecte
 @pytest.mark.parametrize("relation", ["P17", "P36", "P131", "P159", "P276", "P740"])
 def test_all_place_relations_compare_countries_stated_in_graph(relation: str) -> None:
     new_orleans, rotterdam = bear("New Orleans: port", "P17 United States of America"), bear("Rotterdam: port")
-    assert find_contradiction(relation, new_orleans, rotterdam, LEXICON) == ""
+    assert find_contradicting_lifetimes_or_places(relation, new_orleans, rotterdam, LEXICON) == ""
     stated = bear("Rotterdam: port", "P17 Kingdom of the Netherlands")
-    assert find_contradiction(relation, new_orleans, stated, LEXICON) == "places_disagree"
-    assert find_contradiction("P19", new_orleans, stated, LEXICON) == ""
+    assert find_contradicting_lifetimes_or_places(relation, new_orleans, stated, LEXICON) == "places_disagree"
+    assert find_contradicting_lifetimes_or_places("P19", new_orleans, stated, LEXICON) == ""
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,10 @@ def test_all_place_relations_compare_countries_stated_in_graph(relation: str) ->
 def test_former_states_are_compatible_with_their_successors(
     claims: list[str], others: list[str], expected: str
 ) -> None:
-    assert find_contradiction("P276", bear("A: wall", *claims), bear("B: city", *others), LEXICON) == expected
+    assert (
+        find_contradicting_lifetimes_or_places("P276", bear("A: wall", *claims), bear("B: city", *others), LEXICON)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,12 @@ def test_former_states_are_compatible_with_their_successors(
     ],
 )
 def test_location_is_read_from_in_phrase_of_description(subject: str, expected: str) -> None:
-    assert find_contradiction("P276", bear(subject), bear("Rotterdam: city in the Netherlands"), LEXICON) == expected
+    assert (
+        find_contradicting_lifetimes_or_places(
+            "P276", bear(subject), bear("Rotterdam: city in the Netherlands"), LEXICON
+        )
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,7 @@ def test_location_is_read_from_in_phrase_of_description(subject: str, expected: 
     ],
 )
 def test_relatives_must_have_overlapping_lifetimes(relation: str, one: str, other: str, expected: bool) -> None:
-    assert bool(find_contradiction(relation, bear(one), bear(other), LEXICON)) is expected
+    assert bool(find_contradicting_lifetimes_or_places(relation, bear(one), bear(other), LEXICON)) is expected
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from support.rows.granola_answers import LEVELS, ROWS, answered, score
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.rows import arrow_schema
@@ -102,7 +102,7 @@ def test_all_idk_answers_have_no_selective_accuracy() -> None:
 
 def test_scores_have_one_row_per_metric_and_answer() -> None:
     scores, _ = make_granola_answer_scores_and_metrics(score(ROWS, SIMILARITY), 0.5, 0.5, 2, 0)
-    assert scores.schema == arrow_schema(EvaluationScore)
+    assert scores.schema == arrow_schema(AnswerScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
     assert len(rows) == scores.num_rows == 3 * 8 + 2 * 6 + 5
     assert rows["granola_accuracy:greedy/q3"]["value"] == 1

@@ -25,7 +25,11 @@ from factmill.tasks.graph.loading.tables import (
     write_literals_table_and_count_dropped,
 )
 from factmill.tasks.graph.lookup import WikidataGraph
-from factmill.tasks.text.values.wikidata_literals import canonical_number, compute_xsd_datetime_key, hash_number
+from factmill.tasks.text.values.wikidata_literals import (
+    canonical_number,
+    compute_xsd_datetime_day_key,
+    hash_canonical_number,
+)
 
 Make = Callable[..., WikidataGraph]
 SHAPES = make_line_patterns(("en",))
@@ -61,7 +65,7 @@ def store(text: str) -> tuple[list[Row], dict[str, int]]:
     assert [row[0] for row in stored] == list(range(len(stored)))
     for *_, value, _, _, _, number, key in stored:
         assert number == canonical_number(value)
-        assert key == (hash_number(number) if number else compute_xsd_datetime_key(value))
+        assert key == (hash_canonical_number(number) if number else compute_xsd_datetime_day_key(value))
     return [Row(*row[1:9]) for row in stored], left_out
 
 
@@ -405,12 +409,12 @@ def compute_in_bulk() -> Iterator[Compute]:
 @given(values=st.lists(nearly_dates(), min_size=1, max_size=30))
 @settings(deadline=None)
 def test_bulk_date_parsing_matches_single_date_parsing(compute_in_bulk: Compute, values: list[str]) -> None:
-    dates = [value for value in values if compute_xsd_datetime_key(value) is not None]
+    dates = [value for value in values if compute_xsd_datetime_day_key(value) is not None]
     assert read_in_bulk(values, "dateTime") == {
         "direct_values": dates,
         "malformed": ["not a date"] * (len(values) - len(dates)),
     }
-    assert compute_in_bulk(dates) == [(None, compute_xsd_datetime_key(value)) for value in dates]
+    assert compute_in_bulk(dates) == [(None, compute_xsd_datetime_day_key(value)) for value in dates]
 
 
 @pytest.mark.slow
@@ -423,4 +427,4 @@ def test_bulk_number_parsing_matches_single_number_parsing(compute_in_bulk: Comp
         "malformed": ["not a decimal number"] * (len(values) - len(numbers)),
     }
     spelled = [canonical_number(value) or "" for value in numbers]
-    assert compute_in_bulk(numbers) == [(number, hash_number(number)) for number in spelled]
+    assert compute_in_bulk(numbers) == [(number, hash_canonical_number(number)) for number in spelled]

@@ -15,10 +15,14 @@ from factmill.tasks.models.converting.translator import make_translator_folder
 from factmill.tasks.models.converting.weights import (
     CTRANSLATE2_WEIGHTS_FILE,
     is_stored_as_int8,
-    load_mapped_weights,
+    load_mapped_model_bin,
     rewrite_weights_in_seven_bits,
 )
-from factmill.tasks.models.devices import choose_compute_type, format_compute_type_and_device, get_cpu_instruction_class
+from factmill.tasks.models.devices import (
+    choose_compute_type_by_weights,
+    format_compute_type_and_device,
+    get_cpu_instruction_class,
+)
 from factmill.tasks.models.model_folder import digest_file
 from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel, get_language_model_identity
 from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER as TRANSLATOR
@@ -29,7 +33,7 @@ MATRIX = "decoder/layer_0/self_attention/linear_0/weight"
 
 def read_variable(path: Path, name: str) -> np.ndarray:
     """Return a copy of a model.bin's variable, so that the file may be overwritten later."""
-    return np.array(load_mapped_weights(path).variables[name])
+    return np.array(load_mapped_model_bin(path).variables[name])
 
 
 @pytest.fixture
@@ -95,9 +99,9 @@ def test_foreign_eight_bit_weights_are_stored_in_seven_bits_with_warning(
 
 def test_names_sharing_matrix_still_share_it(tmp_path: Path) -> None:
     """The embedded translator's encoder, decoder and output share one table."""
-    before = load_mapped_weights(TRANSLATOR / CTRANSLATE2_WEIGHTS_FILE)
+    before = load_mapped_model_bin(TRANSLATOR / CTRANSLATE2_WEIGHTS_FILE)
     make_translator_folder(TRANSLATOR, tmp_path, "narrow", quantization="int8")
-    after = load_mapped_weights(tmp_path / "narrow" / CTRANSLATE2_WEIGHTS_FILE)
+    after = load_mapped_model_bin(tmp_path / "narrow" / CTRANSLATE2_WEIGHTS_FILE)
     table = "decoder/embeddings/weight"
     shared = {alias for alias, name in before.aliases.items() if name == table}
     assert shared == {"decoder/projection/weight", "encoder/embeddings_0/weight"}
@@ -110,19 +114,19 @@ def test_truncated_weights_file_is_rejected_by_name(floats: Path) -> None:
     content = (floats / CTRANSLATE2_WEIGHTS_FILE).read_bytes()
     (floats / CTRANSLATE2_WEIGHTS_FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(UsageError, match="not a model that CTranslate2 wrote"):
-        load_mapped_weights(floats / CTRANSLATE2_WEIGHTS_FILE)
+        load_mapped_model_bin(floats / CTRANSLATE2_WEIGHTS_FILE)
     (floats / CTRANSLATE2_WEIGHTS_FILE).write_bytes(struct.pack("<I", 6))
     with pytest.raises(UsageError, match="convert the checkpoint"):
-        load_mapped_weights(floats / CTRANSLATE2_WEIGHTS_FILE)
+        load_mapped_model_bin(floats / CTRANSLATE2_WEIGHTS_FILE)
 
 
 def test_model_computes_in_int8_only_if_weights_are_stored_as_int8(floats: Path) -> None:
-    assert choose_compute_type(floats, None) == "float32"
+    assert choose_compute_type_by_weights(floats, None) == "float32"
     with pytest.raises(UsageError, match="--quantization int8"):
-        choose_compute_type(floats, "int8")
+        choose_compute_type_by_weights(floats, "int8")
     rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
-    assert choose_compute_type(floats, None) == "int8"
-    assert choose_compute_type(floats, "float32") == "float32"
+    assert choose_compute_type_by_weights(floats, None) == "int8"
+    assert choose_compute_type_by_weights(floats, "float32") == "float32"
 
 
 def test_embedded_models_compute_in_float32(tmp_path: Path) -> None:

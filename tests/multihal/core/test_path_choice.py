@@ -14,7 +14,7 @@ from factmill.tasks.multihal.core.path_selection import (
     PathSelectionState,
     count_distinct_paths_capped_for_scoring,
     list_path_labels,
-    list_path_parts_without_words_or_value,
+    list_path_parts_not_words_number_or_date,
     make_score_prompt,
     make_selection_prompt,
     read_path_score,
@@ -168,6 +168,6 @@ def test_unit_of_value_is_plural() -> None:
 
 
 def test_id_in_place_of_label_counts_as_missing_label() -> None:
-    assert list_path_parts_without_words_or_value(
+    assert list_path_parts_not_words_number_or_date(
         path_of("Q1", "P2", "Q3"), {"Q1": "K2", "P2": "elevation", "Q3": "Q3"}
     ) == ["Q3"]

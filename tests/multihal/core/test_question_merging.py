@@ -20,7 +20,7 @@ from factmill.tasks.multihal.core.preprocessing import (
     normalise_refusals,
 )
 from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit
 
 
 @pytest.mark.parametrize(
@@ -205,18 +205,18 @@ def test_answer_without_stated_type_is_classified(answer: str, expected: AnswerT
 @pytest.mark.parametrize(
     ("answer", "stated", "value"),
     [
-        ("1900", "numerical", NumberWithUnit("1900")),
-        ("57th place", "numerical", NumberWithUnit("57")),
-        ("28 years old", "numerical", NumberWithUnit("28", 577)),
-        ("1.98 m", "numerical", NumberWithUnit("1.98", 11573)),
+        ("1900", "numerical", WantedNumberWithUnit("1900")),
+        ("57th place", "numerical", WantedNumberWithUnit("57")),
+        ("28 years old", "numerical", WantedNumberWithUnit("28", 577)),
+        ("1.98 m", "numerical", WantedNumberWithUnit("1.98", 11573)),
         ("3/4/2012", "date", PartialDate(2012, 4, 3)),
-        ("7", "rank", NumberWithUnit("7")),
-        ("57th", "rank", NumberWithUnit("57")),
+        ("7", "rank", WantedNumberWithUnit("7")),
+        ("57th", "rank", WantedNumberWithUnit("57")),
         ("1984", "other", None),
     ],
 )
 def test_stated_type_is_kept_when_answer_confirms_it(
-    answer: str, stated: AnswerType, value: PartialDate | NumberWithUnit | None
+    answer: str, stated: AnswerType, value: PartialDate | WantedNumberWithUnit | None
 ) -> None:
     settled = classify_answer(answer, stated, load_unit_qid_numbers_by_name(), "On what day, month, and year?")
     assert settled == ClassifiedAnswer(stated, value)
@@ -240,7 +240,7 @@ def test_stated_type_that_answer_contradicts_becomes_other(answer: str, stated: 
 @pytest.mark.parametrize("stated", [None, "numerical"])
 def test_number_of_counted_noun_in_question_is_numerical(stated: AnswerType | None) -> None:
     settled = classify_answer("two medals", stated, load_unit_qid_numbers_by_name(), "How many medals did she win?")
-    assert settled == ClassifiedAnswer("numerical", NumberWithUnit("2"))
+    assert settled == ClassifiedAnswer("numerical", WantedNumberWithUnit("2"))
 
 
 @pytest.mark.parametrize(

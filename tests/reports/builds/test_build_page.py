@@ -50,7 +50,7 @@ from factmill.tasks.reports.builds.page_loading import (
 from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS, _sort_and_add_filter_groups
 from factmill.tasks.reports.formatting import format_codes_as_words, format_service_name
 from factmill.tasks.reports.page_frame import (
-    describe_prompts_folder_contents,
+    describe_own_prompts_folder,
     format_build_command,
     make_build_reference,
 )
@@ -345,7 +345,7 @@ def test_rebuild_command_names_prompts_folder_without_its_path(tmp_path: Path) -
     unknown = replace(build, origin=own)
     assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts my-prompts/")
     sentence = " my-prompts/ holds the own prompts above, such as my-prompts/multihal/score_path.md."
-    assert [describe_prompts_folder_contents([each]) for each in (build, unknown)] == ["", sentence]
+    assert [describe_own_prompts_folder([each]) for each in (build, unknown)] == ["", sentence]
     assert make_build_reference(MULTIHAL, unknown).note.endswith(sentence)
 
 

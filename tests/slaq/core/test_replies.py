@@ -17,12 +17,12 @@ from factmill.tasks.slaq.core.pair_replies import (
     GeneratedQuestionAnswerPairs,
     ShortQuestionAnswerPair,
     read_fact_type,
+    read_fault_per_question_answer_pair,
     read_generated_question_answer_pairs,
-    read_question_answer_pair_verdicts,
 )
 
 hear_generated = make_reader(PAIRS_FORM, read_generated_question_answer_pairs)
-hear_check = make_reader(CHECK_LINES_FORM, read_question_answer_pair_verdicts)
+hear_check = make_reader(CHECK_LINES_FORM, read_fault_per_question_answer_pair)
 hear_fact_type = make_reader(FACT_TYPE_FORM, read_fact_type)
 VALUE: dict[str, Any] = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from support.rows.slaq_answers import judged_rows, judged_table
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table
 from factmill.tasks.slaq.core.evaluation.answers import ScoredSlaqPrediction
@@ -105,7 +105,7 @@ def test_fact_asked_in_only_one_setting_is_not_compared() -> None:
 
 def test_scores_have_one_row_per_fact_with_reason_when_unscored() -> None:
     scores, _ = measure_slaq(judged_table(SHORT[:1], [[None] * 5]), seed=0)
-    assert scores.schema == arrow_schema(EvaluationScore)
+    assert scores.schema == arrow_schema(AnswerScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
     assert len(rows) == 5 * 5
     assert rows["accuracy:short/t0/3"]["value"] == 0.0

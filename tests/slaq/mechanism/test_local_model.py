@@ -9,14 +9,14 @@ import pytest
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.engine.naming.code_versions import find_imports, load_source_code
 from factmill.tasks.errors import UsageError
-from factmill.tasks.slaq.mechanism.ablation import MECHANISM_MODULES, import_mechanism_module, require_mechanism_extra
+from factmill.tasks.slaq.mechanism.ablation import MECHANISM_MODULES, import_mechanism_extra, require_mechanism_extra
 from factmill.tasks.slaq.mechanism.ablation_service import (
-    AblationService,
+    LocalAblationService,
     choose_torch_device,
     digest_causal_model,
     list_causal_model_files,
-    make_ablate_call,
-    parse_ablate_response,
+    make_answer_part_ablation_call,
+    parse_head_count_and_importances,
 )
 
 TEXTS = [
@@ -48,7 +48,7 @@ def test_model_digest_covers_only_its_model_files(tmp_path: Path) -> None:
 def test_missing_extra_raises_usage_error_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(UsageError, match=r"needs torch, which is not installed: pip install 'factmill\[mechanism\]'"):
-        import_mechanism_module("torch")
+        import_mechanism_extra("torch")
     with pytest.raises(UsageError, match="needs torch"):
         require_mechanism_extra()
 
@@ -66,16 +66,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(folder: Path, answer: str, text: str, **options: Any) -> CallResponse:
     messages = [{"role": "user", "content": "Who was born where?"}]
     result: dict[str, Any] = {"recover": 0.9, "largest_set": 1.0, "centre": False, **options}
-    call = make_ablate_call("s", messages, answer, answer.index(text), text, **result)
+    call = make_answer_part_ablation_call("s", messages, answer, answer.index(text), text, **result)
     found: list[tuple[Call, CallResponse]] = []
-    AblationService("s", folder, "cpu", "float32").send([call], lambda *each: found.append(each))
+    LocalAblationService("s", folder, "cpu", "float32").send([call], lambda *each: found.append(each))
     ((_, reply),) = found
     return reply
 
 
 def test_all_tokens_of_part_count_even_when_answers_tokenize_differently(folder: Path) -> None:
-    heads, short = parse_ablate_response(ask(folder, "Lovelace: London", "Lovelace").body)
-    _, long = parse_ablate_response(ask(folder, LONG, "Lovelace").body)
+    heads, short = parse_head_count_and_importances(ask(folder, "Lovelace: London", "Lovelace").body)
+    _, long = parse_head_count_and_importances(ask(folder, LONG, "Lovelace").body)
     assert heads == 4
     assert [each.token for each in long] == [" Lovelace"]  # one token, including the space before it
     assert len(short) > 1
@@ -84,7 +84,7 @@ def test_all_tokens_of_part_count_even_when_answers_tokenize_differently(folder:
 
 
 def test_token_that_extends_beyond_part_counts(folder: Path) -> None:
-    _, tokens = parse_ablate_response(ask(folder, LONG, "ondo").body)
+    _, tokens = parse_head_count_and_importances(ask(folder, LONG, "ondo").body)
     assert [each.token for each in tokens] == [" London"]
 
 

@@ -7,7 +7,10 @@ import pytest
 
 from factmill.tasks.errors import SourceError
 from factmill.tasks.slaq.core.mechanism.rows import FactInShortAndLongAnswer
-from factmill.tasks.slaq.mechanism.benchmark import load_paired_answer_parts_file, write_paired_answer_parts_file
+from factmill.tasks.slaq.mechanism.benchmark import (
+    load_short_and_long_answer_parts_file,
+    write_paired_answer_parts_file,
+)
 
 FACT = FactInShortAndLongAnswer(
     id="m/t/1", model="m", asked_as="m", item="t", number=1, topic="T", category="C", fact_type="none", question="When?",
@@ -20,7 +23,7 @@ FACT = FactInShortAndLongAnswer(
 def test_pairs_file_survives_write_and_load_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "new" / "pairs.csv"
     write_paired_answer_parts_file(path, [FACT])
-    assert load_paired_answer_parts_file(path) == {"m/t/1": ('In 1066, "they" say.', "1066")}
+    assert load_short_and_long_answer_parts_file(path) == {"m/t/1": ('In 1066, "they" say.', "1066")}
     with path.open(encoding="utf-8", newline="") as stream:
         assert next(csv.DictReader(stream))["long_answer"] == "1066, by William."
 
@@ -36,4 +39,4 @@ def test_pairs_file_survives_write_and_load_round_trip(tmp_path: Path) -> None:
 def test_invalid_pairs_file_raises_source_error(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "pairs.csv").write_text(text)
     with pytest.raises(SourceError, match=expected):
-        load_paired_answer_parts_file(tmp_path / "pairs.csv")
+        load_short_and_long_answer_parts_file(tmp_path / "pairs.csv")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.errors import SourceError
-from factmill.tasks.slaq.params import SlaqParams, read_user_topic_tables_and_categories
+from factmill.tasks.slaq.params import SlaqParams, check_topic_tables_and_list_categories
 from factmill.tasks.slaq.sources.user_topics import TOPIC_FORM, TopicFromTable, read_topic_from_table_row
 from factmill.tasks.storage.user_tables import check_and_digest_user_tables, iterate_user_table
 
@@ -82,7 +82,7 @@ def test_broken_table_raises_source_error(tmp_path: Path, content: str, message:
 def test_category_spellings_are_merged_and_table_without_category_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "topics.csv"
     path.write_text(f"{HEADER}Virtual_reality,Ring,1,5\nVirtual reality,Group,2,5\nCategory:Logic,Set,3,5\n")
-    assert read_user_topic_tables_and_categories(SlaqParams(source=(str(path),)))[0] == ("Virtual reality",)
+    assert check_topic_tables_and_list_categories(SlaqParams(source=(str(path),)))[0] == ("Virtual reality",)
     path.write_text(f"{HEADER}Category:Logic,Set,3,5\n")
     with pytest.raises(SourceError, match="no row has a category's name"):
-        read_user_topic_tables_and_categories(SlaqParams(source=(str(path),)))
+        check_topic_tables_and_list_categories(SlaqParams(source=(str(path),)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.storage.housekeeping.prefect_history import (
-    find_prefect_database_damage,
+    find_prefect_database_problem,
     guarded_prefect_database_until_created,
     prefect_database_path,
 )
@@ -118,7 +118,7 @@ def test_damaged_database_is_moved_aside_with_note(tmp_path: Path, kind: str) ->
     write(path)
     damage(path)
     content = path.read_bytes() if path.is_file() else b""
-    assert said in find_prefect_database_damage(path)
+    assert said in find_prefect_database_problem(path)
     with guarded_prefect_database_until_created(tmp_path, result.append) as made:
         assert not path.exists()
         made()
@@ -155,4 +155,4 @@ def test_locked_database_is_not_mistaken_for_damaged(tmp_path: Path, monkeypatch
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
-        assert find_prefect_database_damage(path) == ""
+        assert find_prefect_database_problem(path) == ""

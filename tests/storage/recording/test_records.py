@@ -17,8 +17,8 @@ from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.recording.call_records import (
     MIN_PACKED_CHARS,
     REVALIDATION_FILE,
+    BuildRevalidation,
     RevalidatedCall,
-    RevalidationResult,
     compress_long_body,
     decompress_body,
     find_latest_success,
@@ -95,12 +95,12 @@ OLD = Call("echo", "say", {"name": "old"})
 AWAY = Call("echo", "say", {"name": "away"})
 
 
-def keep(*records: CallRecord, **renamed: str) -> RevalidationResult:
+def keep(*records: CallRecord, **renamed: str) -> BuildRevalidation:
     calls = {
         each.key: RevalidatedCall(each.record_id, each.asked_at.isoformat(), "unchanged", ("check",))
         for each in records
     }
-    return RevalidationResult("toys-1", NOW.isoformat(), calls, renamed)
+    return BuildRevalidation("toys-1", NOW.isoformat(), calls, renamed)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from factmill.tasks.diff.core.changes import (
     ComparedBuild,
     InputChange,
     RowChange,
-    RowDrop,
+    RowDropInOneBuild,
 )
 
 LOCK: dict[str, Any] = {
@@ -47,7 +47,7 @@ def make_diff(**changed: Any) -> BuildDiff:
             "x-2",
             (WORLD,),
             shown={"question": "Why?"},
-            fate=RowDrop("after", "check", "too_short", HOSTILE),
+            fate=RowDropInOneBuild("after", "check", "too_short", HOSTILE),
         ),
         RowChange(
             "changed",

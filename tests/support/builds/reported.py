@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPrediction, EvaluationScore
+from factmill.tasks.core.evaluation.rows import AnswerScore, EvaluationMetric, EvaluationPrediction
 from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.core.rows import make_arrow_table
@@ -101,7 +101,7 @@ def make_evaluated(
     rows = [_answer(number, answer, model) for number, answer in enumerate(answers)]
     values = [None if row.unscored else float(row.answer == "gold") for row in rows]
     scores = [
-        EvaluationScore(
+        AnswerScore(
             id=f"accuracy:{row.id}",
             **{
                 name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "unscored", "detail")
@@ -144,7 +144,7 @@ def make_evaluated(
         ),
         metrics,
         make_arrow_table(EvaluationPrediction, rows),
-        make_arrow_table(EvaluationScore, scores),
+        make_arrow_table(AnswerScore, scores),
     )
 
 

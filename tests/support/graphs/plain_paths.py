@@ -11,10 +11,10 @@ import pyoxigraph as ox
 
 from factmill.tasks.text.values.wikidata_literals import (
     DAY_PRECISION,
-    NumberWithUnit,
     PartialDate,
+    WantedNumberWithUnit,
     canonical_number,
-    compute_xsd_datetime_key,
+    compute_xsd_datetime_day_key,
 )
 
 WD = "http://www.wikidata.org/entity/"
@@ -55,7 +55,7 @@ class PlainPaths:
         return sorted(rows, key=_order)
 
     def find_literal_rows(
-        self, subject: int, wanted: PartialDate | NumberWithUnit, properties: frozenset[int], hops: int
+        self, subject: int, wanted: PartialDate | WantedNumberWithUnit, properties: frozenset[int], hops: int
     ) -> list[tuple[Any, ...]]:
         """Return the paths from an item to a date or number, in the defined order."""
         walks = [(None, subject)] if hops == 1 else self.claims[subject]
@@ -64,7 +64,7 @@ class PlainPaths:
             for own, qualifier, statement, value, precision, unit, main in self.literals[holder]:
                 if (qualifier or own) in properties and _says(wanted, value, precision, unit):
                     walk = (1, None, own, None) if hops == 1 else (2, holder, first, own)
-                    result = canonical_number(value) if isinstance(wanted, NumberWithUnit) else value
+                    result = canonical_number(value) if isinstance(wanted, WantedNumberWithUnit) else value
                     rows.add((*walk, qualifier, statement, result, precision, unit, main))
         return sorted(rows, key=_order)
 
@@ -117,15 +117,15 @@ def _is_value(thing: Any) -> bool:
     if not isinstance(thing, ox.Literal):
         return False
     kind = thing.datatype.value.removeprefix(XSD)
-    return (kind == "dateTime" and compute_xsd_datetime_key(thing.value) is not None) or (
+    return (kind == "dateTime" and compute_xsd_datetime_day_key(thing.value) is not None) or (
         kind == "decimal" and canonical_number(thing.value) is not None
     )
 
 
-def _says(wanted: PartialDate | NumberWithUnit, value: str, precision: int | None, unit: int | None) -> bool:
-    if isinstance(wanted, NumberWithUnit):
+def _says(wanted: PartialDate | WantedNumberWithUnit, value: str, precision: int | None, unit: int | None) -> bool:
+    if isinstance(wanted, WantedNumberWithUnit):
         return "T" not in value and wanted.is_satisfied_by(str(canonical_number(value)), unit)
-    key = compute_xsd_datetime_key(value)
+    key = compute_xsd_datetime_day_key(value)
     return key is not None and wanted.is_satisfied_by(key, DAY_PRECISION if precision is None else precision)
 
 

@@ -14,11 +14,11 @@ from factmill.tasks.graph.arrays import GraphArrays, Ints, open_mapped_graph_arr
 from factmill.tasks.graph.paths import find_item_paths, find_literal_paths
 from factmill.tasks.text.values.wikidata_literals import (
     DAY_PRECISION,
-    NumberWithUnit,
     PartialDate,
+    WantedNumberWithUnit,
     canonical_number,
-    compute_xsd_datetime_key,
-    hash_number,
+    compute_xsd_datetime_day_key,
+    hash_canonical_number,
 )
 
 Edge = tuple[int, int, int]
@@ -45,12 +45,12 @@ class Literal:
 
     @property
     def key(self) -> int:
-        key = compute_xsd_datetime_key(self.value) if self.number is None else hash_number(self.number)
+        key = compute_xsd_datetime_day_key(self.value) if self.number is None else hash_canonical_number(self.number)
         assert key is not None
         return key
 
-    def fits(self, wanted: PartialDate | NumberWithUnit) -> bool:
-        if isinstance(wanted, NumberWithUnit):
+    def fits(self, wanted: PartialDate | WantedNumberWithUnit) -> bool:
+        if isinstance(wanted, WantedNumberWithUnit):
             return self.number is not None and wanted.is_satisfied_by(self.number, self.unit)
         return self.number is None and wanted.is_satisfied_by(
             self.key, DAY_PRECISION if self.precision is None else self.precision
@@ -119,7 +119,7 @@ class SmallGraph:
 
     def find_literals(
         self,
-        pairs: Sequence[tuple[int, PartialDate]] | Sequence[tuple[int, NumberWithUnit]],
+        pairs: Sequence[tuple[int, PartialDate]] | Sequence[tuple[int, WantedNumberWithUnit]],
         properties: set[int],
         options: PathSearchOptions,
     ) -> PathsFoundForPairs:
@@ -175,7 +175,7 @@ def search_items(
 
 def search_literals(
     graph: SmallGraph,
-    pairs: Sequence[tuple[int, PartialDate | NumberWithUnit]],
+    pairs: Sequence[tuple[int, PartialDate | WantedNumberWithUnit]],
     properties: set[int],
     options: PathSearchOptions,
 ) -> tuple[list[Row], list[Row]]:

@@ -11,7 +11,7 @@ from factmill.tasks.biokalma.core.rows import (
     PairWithRelationCounts,
     ParagraphEvolutionRound,
     PersonPair,
-    RelationWithGraphCount,
+    RelationWithPersonGraphCount,
     ResolvedPair,
 )
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
@@ -83,7 +83,7 @@ def counted_pair(
     counts = {**count_pools_by_relation(pools), **changed.pop("counts", {})}
     graphs = changed.pop("graphs", 2)
     lines = [
-        RelationWithGraphCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs)
+        RelationWithPersonGraphCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs)
         for pid, count in counts.items()
     ]
     return described_pair(row_id, text, *pools, **changed).extend_to(PairWithRelationCounts, relation_counts=lines)

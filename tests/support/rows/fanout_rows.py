@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, GatheredFanOutQuestion
 
 _DEFAULTS: dict[str, Any] = {
     "id": "q", "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x", "question": "How long?",
@@ -12,9 +12,9 @@ _DEFAULTS: dict[str, Any] = {
 _UNFLAGGED: dict[str, Any] = {"flags": [], "near_articles": [], "judge": None, "reviewed_by": []}
 
 
-def fan_out_row(**given: Any) -> SourcedFanOutQuestion:
+def fan_out_row(**given: Any) -> GatheredFanOutQuestion:
     """Return a question as gathered; answers and trees are given as JSON."""
-    return SourcedFanOutQuestion.model_validate(_DEFAULTS | given)
+    return GatheredFanOutQuestion.model_validate(_DEFAULTS | given)
 
 
 def flagged_row(**given: Any) -> FlaggedQuestion:

@@ -10,7 +10,7 @@ from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     SetKind,
     parse_phrases_by_property_and_members,
-    parse_set_kinds_csv_by_unit,
+    parse_set_kinds_csv_by_source_unit,
 )
 from factmill.tasks.text.values.answer_search import index_text
 
@@ -34,7 +34,7 @@ HARBOURS = ("Port Alpha", "Port Beta", "Port Gamma", "Port Delta", "Port Epsilon
 def island_kind(is_named: bool, *properties: str) -> SetKind:
     """Return the kind of island sets, with the properties that questions may ask for."""
     lines = SETS.replace("P1|P2|P3|P4", "|".join(properties)) if properties else SETS
-    return parse_set_kinds_csv_by_unit(lines)["P8 Q9" if is_named else "P9 Q9"]
+    return parse_set_kinds_csv_by_source_unit(lines)["P8 Q9" if is_named else "P9 Q9"]
 
 
 def make_article(title: str, text: str, number: int) -> MemberArticle:

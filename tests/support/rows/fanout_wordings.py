@@ -1,9 +1,9 @@
 """Make generated fan-out questions of invented places, before and after wording: a listed set and a named one."""
 
-from factmill.tasks.core.authoring.question_wording import GeneratedQuestionParts
+from factmill.tasks.core.authoring.question_wording import PiecesToWordQuestionFrom
 from factmill.tasks.text.values.answer_search import AnswerValue
 
-LISTED = GeneratedQuestionParts(
+LISTED = PiecesToWordQuestionFrom(
     group="the islands of Vogtland",
     owner="Vogtland",
     names=(),
@@ -14,7 +14,7 @@ LISTED = GeneratedQuestionParts(
     unit="",
     month="November 2023",
 )
-NAMED = GeneratedQuestionParts(
+NAMED = PiecesToWordQuestionFrom(
     group="towers",
     owner="",
     names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),

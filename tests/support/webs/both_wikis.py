@@ -23,7 +23,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.digests import JsonValue
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.world.data import WorldArticle, WorldData
-from factmill.tasks.world.files import WorldFileFindings, load_world_data, parse_world_article
+from factmill.tasks.world.files import WorldFileViolationCollector, load_world_data, parse_world_article
 from factmill.tasks.world.serving import running_world
 from factmill.tasks.world.wiki.pages import WorldWikiPageIndex
 
@@ -104,7 +104,7 @@ def running_both(folder: Path, pages: Path) -> Iterator[Both]:
 def read_wikitexts(folder: Path) -> dict[Path, WorldArticle]:
     """Return the tests' pages, written as articles of the world except for their wikitext."""
     found = {
-        file: parse_world_article(file.read_text("utf-8"), WorldFileFindings())
+        file: parse_world_article(file.read_text("utf-8"), WorldFileViolationCollector())
         for file in sorted(folder.glob("*.wiki"))
     }
     return {file: article for file, article in found.items() if article}

@@ -10,7 +10,10 @@ from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.call import Call, CallService, ResponseHandler
 from factmill.tasks.core.calls.chat import make_chat_call
-from factmill.tasks.core.calls.entity_linking import make_entity_and_relation_linking_call, make_same_as_call
+from factmill.tasks.core.calls.entity_linking import (
+    make_entity_and_relation_linking_call,
+    make_same_wikidata_items_call,
+)
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_call
 from factmill.tasks.core.calls.wikidata import make_find_items_call
@@ -33,7 +36,7 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
     ),
     "dbpedia": (
         lambda url, limits, token="": SparqlClient("DBpedia", url, HERE, limits, AGENT, token),
-        lambda name: make_same_as_call(HERE, f"http://dbpedia.org/resource/{name}"),
+        lambda name: make_same_wikidata_items_call(HERE, f"http://dbpedia.org/resource/{name}"),
     ),
     "wikipedia": (
         lambda url, limits, token="": WikipediaClient(url, HERE, limits, AGENT, token),

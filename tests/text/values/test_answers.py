@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.fanoutqa.core.flags import contains_all_substrings, list_required_word_prefixes
-from factmill.tasks.text.text_normalization import fold_case_and_accents
-from factmill.tasks.text.values.answer_search import AnswerFinding, find_answer_in_text, index_text
+from factmill.tasks.text.text_normalization import fold_case_accents_and_punctuation
+from factmill.tasks.text.values.answer_search import AnswerPresence, find_answer_and_missing_parts, index_text
 
 
 def is_found(answer: object, text: str) -> bool | None:
-    return find_answer_in_text(answer, index_text(text)).found
+    return find_answer_and_missing_parts(answer, index_text(text)).found
 
 
 FOUND = [
@@ -205,7 +205,7 @@ def test_answer_that_reader_would_find_is_found(answer: object, text: str) -> No
 
 @pytest.mark.parametrize(("answer", "text"), FOUND)
 def test_prefix_filter_never_excludes_answer_that_is_found(answer: object, text: str) -> None:
-    assert contains_all_substrings(list_required_word_prefixes([answer]), fold_case_and_accents(text))
+    assert contains_all_substrings(list_required_word_prefixes([answer]), fold_case_accents_and_punctuation(text))
 
 
 @pytest.mark.parametrize(("answer", "text"), NOT_FOUND)
@@ -215,7 +215,7 @@ def test_answer_that_reader_would_not_find_is_not_found(answer: object, text: st
 
 @pytest.mark.parametrize("answer", UNTOLD)
 def test_answer_that_text_cannot_decide_is_undecided(answer: object) -> None:
-    assert find_answer_in_text(answer, index_text("A text of no matter.")) == AnswerFinding(None)
+    assert find_answer_and_missing_parts(answer, index_text("A text of no matter.")) == AnswerPresence(None)
 
 
 def test_zero_is_found_if_present() -> None:
@@ -238,7 +238,9 @@ def test_prose_is_found_only_verbatim() -> None:
     ],
 )
 def test_missing_words_are_listed_once(answer: object, missing: tuple[str, ...]) -> None:
-    assert find_answer_in_text(answer, index_text("Mary met Ada in Ann Arbor.")) == AnswerFinding(False, missing)
+    assert find_answer_and_missing_parts(answer, index_text("Mary met Ada in Ann Arbor.")) == AnswerPresence(
+        False, missing
+    )
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from factmill.tasks.text.values.dates_and_numbers import (
     resolve_number_unit,
     states_date,
 )
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, format_wikidata_date
+from factmill.tasks.text.values.wikidata_literals import PartialDate, WantedNumberWithUnit, format_wikidata_date
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_non_number_text_is_parsed_as_none(text: str) -> None:
 
 def test_known_unit_is_resolved_and_unknown_unit_matches_no_value() -> None:
     units = load_unit_qid_numbers_by_name()
-    assert resolve_number_unit(WrittenNumber("1.96", "metres"), units) == NumberWithUnit("1.96", 11573)
-    assert resolve_number_unit(WrittenNumber("375", "mi long"), units) == NumberWithUnit("375", 253276)
-    assert resolve_number_unit(WrittenNumber("28", "years old"), units) == NumberWithUnit("28", 577)
+    assert resolve_number_unit(WrittenNumber("1.96", "metres"), units) == WantedNumberWithUnit("1.96", 11573)
+    assert resolve_number_unit(WrittenNumber("375", "mi long"), units) == WantedNumberWithUnit("375", 253276)
+    assert resolve_number_unit(WrittenNumber("28", "years old"), units) == WantedNumberWithUnit("28", 577)
     assert resolve_number_unit(WrittenNumber("1.96", "apples"), units) is None
     assert resolve_number_unit(WrittenNumber("1.96", "apples long"), units) is None
-    assert resolve_number_unit(WrittenNumber("12", None), units) == NumberWithUnit("12", None)
+    assert resolve_number_unit(WrittenNumber("12", None), units) == WantedNumberWithUnit("12", None)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,9 @@ def test_known_unit_is_resolved_and_unknown_unit_matches_no_value() -> None:
 )
 def test_units_and_currencies_are_recognised_as_people_write_them(text: str, number: str, unit: int) -> None:
     written = parse_written_number(text)
-    assert written and resolve_number_unit(written, load_unit_qid_numbers_by_name()) == NumberWithUnit(number, unit)
+    assert written and resolve_number_unit(written, load_unit_qid_numbers_by_name()) == WantedNumberWithUnit(
+        number, unit
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,9 @@ def test_units_and_currencies_are_recognised_as_people_write_them(text: str, num
 )
 def test_noun_counted_in_question_is_not_unit(text: str, question: str, number: str) -> None:
     written = parse_written_number(text)
-    assert written and resolve_number_unit(written, load_unit_qid_numbers_by_name(), question) == NumberWithUnit(number)
+    assert written and resolve_number_unit(written, load_unit_qid_numbers_by_name(), question) == WantedNumberWithUnit(
+        number
+    )
 
 
 @pytest.mark.parametrize(

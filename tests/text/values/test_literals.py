@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.text.values.wikidata_literals import (
-    NumberWithUnit,
     PartialDate,
+    WantedNumberWithUnit,
     canonical_number,
-    compute_xsd_datetime_key,
+    compute_xsd_datetime_day_key,
     format_wikidata_date,
-    hash_number,
+    hash_canonical_number,
     parse_iso_partial_date,
 )
 
@@ -35,7 +35,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     ],
 )
 def test_rdf_date_becomes_one_number(text: str, key: int | None) -> None:
-    assert compute_xsd_datetime_key(text) == key
+    assert compute_xsd_datetime_day_key(text) == key
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_rdf_date_becomes_one_number(text: str, key: int | None) -> None:
 def test_date_matches_value_that_is_at_least_as_precise(
     wanted: PartialDate, text: str, precision: int, fits: bool
 ) -> None:
-    key = compute_xsd_datetime_key(text)
+    key = compute_xsd_datetime_day_key(text)
     assert key is not None
     assert wanted.is_satisfied_by(key, precision) is fits
 
@@ -107,17 +107,17 @@ def test_equal_decimals_have_same_spelling(value: object, zeros: int) -> None:
 
 
 def test_number_matches_in_its_own_unit_or_any_unit() -> None:
-    assert NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 11573)
-    assert not NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 174728)
-    assert not NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", None)
-    assert NumberWithUnit("1.96").is_satisfied_by("1.96", 11573)
-    assert not NumberWithUnit("1.96").is_satisfied_by("1.960", None)
+    assert WantedNumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 11573)
+    assert not WantedNumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 174728)
+    assert not WantedNumberWithUnit("1.96", 11573).is_satisfied_by("1.96", None)
+    assert WantedNumberWithUnit("1.96").is_satisfied_by("1.96", 11573)
+    assert not WantedNumberWithUnit("1.96").is_satisfied_by("1.960", None)
 
 
 @pytest.mark.parametrize("number", ["0", "1.96", "-7.1", "123456789012345678901234567890"])
 def test_number_hash_matches_database_key(number: str) -> None:
     [(key,)] = duckdb.execute("SELECT (md5_number_lower($1) & 9223372036854775807)::BIGINT", [number]).fetchall()
-    assert hash_number(number) == key
+    assert hash_canonical_number(number) == key
 
 
 @pytest.mark.parametrize(

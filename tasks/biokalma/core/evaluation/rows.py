@@ -16,7 +16,7 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.core.evaluation.human_labels import AnswerPartWithJudgeVerdict
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.core.rows import StrictModel
-from factmill.tasks.text.reply_wrappers import fold_full_width
+from factmill.tasks.text.reply_wrappers import fold_punctuation_and_digits
 
 BiokalmaQuestionForm = Literal["general", "specific"]
 CitationScorer = Literal["fixed", "upstream"]
@@ -158,7 +158,7 @@ _RATING_NUMBER = re.compile(
 
 def read_rating(text: str) -> int | UnreadableCompletion:
     """Return the rating of a judge's reply."""
-    plain = fold_full_width(unicodedata.normalize("NFKC", text))
+    plain = fold_punctuation_and_digits(unicodedata.normalize("NFKC", text))
     found = _RATING_LINE.findall(plain) or ([plain] if _RATING_NUMBER.fullmatch(plain.strip()) else [])
     if not found:
         return UnreadableCompletion(f"there is no rating, {_EXPECTED_RATING}")
@@ -168,7 +168,7 @@ def read_rating(text: str) -> int | UnreadableCompletion:
     return UnreadableCompletion(f"the last rating is {rating_text[:40]!r}, {_EXPECTED_RATING}")
 
 
-def list_ratings(row: Mapping[str, Any]) -> Iterator[AnswerPartWithJudgeVerdict]:
+def list_answer_ratings(row: Mapping[str, Any]) -> Iterator[AnswerPartWithJudgeVerdict]:
     """Yield the ratings of a `biokalma_answers` row; none where no judge was asked, or its call failed."""
     for criterion in RATING_CRITERIA:
         is_unread = any(each.startswith(f"{criterion}: judge_unreadable:") for each in row["unrated"])

@@ -37,8 +37,8 @@ from factmill.tasks.biokalma.core.citations import AnswerCitation, CitedAnswer, 
 from factmill.tasks.biokalma.core.evaluation.rows import CheckedCitation, CitationCounts, CitationScorer
 from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, verbalise_piece
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
-from factmill.tasks.text.text_normalization import fold_case_and_accents
-from factmill.tasks.text.values.answer_search import IndexedText, find_answer_in_text, index_text
+from factmill.tasks.text.text_normalization import fold_case_accents_and_punctuation
+from factmill.tasks.text.values.answer_search import IndexedText, find_answer_and_missing_parts, index_text
 from factmill.tasks.text.values.dates_and_numbers import is_same_date
 
 LEXICAL_ALIGNER = "lexical"
@@ -49,7 +49,7 @@ _MAX_SENTENCE_CHARACTERS = 2_000
 """Maximum characters read of a sentence: anything longer is no sentence."""
 
 
-class SentenceAndPiece(NamedTuple):
+class SentenceAlignmentClaim(NamedTuple):
     """A sentence, and a triple that may follow from it."""
 
     sentence: str
@@ -58,7 +58,7 @@ class SentenceAndPiece(NamedTuple):
 
 def make_alignment_claim(
     cited: CitedAnswer, sentence: int, triple: AnswerCitation | PersonKnowledgePiece
-) -> SentenceAndPiece:
+) -> SentenceAlignmentClaim:
     """Return the claim that an answer's sentence (by index) states a triple."""
     if isinstance(triple, AnswerCitation):
         triple = PersonKnowledgePiece(
@@ -70,7 +70,7 @@ def make_alignment_claim(
             precision=None,
             statement=None,
         )
-    return SentenceAndPiece(cited.sentences[sentence], triple)
+    return SentenceAlignmentClaim(cited.sentences[sentence], triple)
 
 
 def list_na_marked_sentence_indices(cited: CitedAnswer) -> list[int]:
@@ -80,7 +80,7 @@ def list_na_marked_sentence_indices(cited: CitedAnswer) -> list[int]:
 
 def list_claims_of_citations_and_na_marks(
     cited: CitedAnswer, removed: Sequence[PersonKnowledgePiece]
-) -> Iterator[SentenceAndPiece]:
+) -> Iterator[SentenceAlignmentClaim]:
     """Yield all claims to check for an answer: its citations, and each marked sentence with each removed piece."""
     for each in cited.citations:
         if each.kind == "triple":
@@ -90,15 +90,16 @@ def list_claims_of_citations_and_na_marks(
 
 
 @lru_cache(maxsize=4096)
-def is_aligned_lexically(claim: SentenceAndPiece) -> bool:
+def is_aligned_lexically(claim: SentenceAlignmentClaim) -> bool:
     """Return whether, by the lexical rule, a sentence states a triple's value."""
     sentence, piece = claim.sentence[:_MAX_SENTENCE_CHARACTERS], claim.piece
     return bool(sentence) and (
-        mentions_value(sentence, piece) or find_answer_in_text(piece.value, _index_sentence(sentence)).found is True
+        mentions_value(sentence, piece)
+        or find_answer_and_missing_parts(piece.value, _index_sentence(sentence)).found is True
     )
 
 
-def make_entailment_pair(claim: SentenceAndPiece, wordings: Mapping[str, RelationWording]) -> tuple[str, str]:
+def make_entailment_pair(claim: SentenceAlignmentClaim, wordings: Mapping[str, RelationWording]) -> tuple[str, str]:
     """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as a sentence."""
     return claim.sentence[:_MAX_SENTENCE_CHARACTERS], verbalise_piece(claim.piece, _HYPOTHESIS_SUBJECT, wordings)
 
@@ -113,7 +114,7 @@ def score_citations(
     shown: Sequence[PersonKnowledgePiece],
     minimum: Sequence[PersonKnowledgePiece],
     removed: Sequence[PersonKnowledgePiece],
-    aligns: Callable[[SentenceAndPiece], bool],
+    aligns: Callable[[SentenceAlignmentClaim], bool],
     scorer: CitationScorer = "fixed",
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[CheckedCitation], CitationCounts]:
@@ -180,13 +181,13 @@ def _count_citations_wrong_only_in_spelling(
 ) -> int:
     near: dict[tuple[str, str], set[str]] = {}
     for piece in shown_pieces:
-        near.setdefault((piece.qid, fold_case_and_accents(piece.property)), set()).add(piece.value)
+        near.setdefault((piece.qid, fold_case_accents_and_punctuation(piece.property)), set()).add(piece.value)
 
     def fold(value: str) -> str:
-        return fold_case_and_accents(value).rstrip(".")
+        return fold_case_accents_and_punctuation(value).rstrip(".")
 
     folded = {place: set(map(fold, values)) for place, values in near.items()}
-    places = [((each.qid, fold_case_and_accents(each.property)), each.value) for each in wrong_citations]
+    places = [((each.qid, fold_case_accents_and_punctuation(each.property)), each.value) for each in wrong_citations]
     return sum(
         place in near and (fold(value) in folded[place] or any(is_same_date(value, other) for other in near[place]))
         for place, value in places

@@ -23,7 +23,7 @@ from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece,
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemMatchedByName, Qid
 from factmill.tasks.core.digests import derive_seed, digest_json
-from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents
+from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_accents_and_punctuation
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 GIVEN_SETTING, RETRIEVED_SETTING = "given_graph", "retrieved"
@@ -156,7 +156,7 @@ GUESSES_PER_PERSON = 4
 """Pieces guessed per person: together about as many as a minimum set has."""
 
 
-def make_oracle_answer(asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> str:
+def make_oracle_answer_of_minimum_set(asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> str:
     """Return the minimum set, one sentence per piece: cited where the graph has it, else marked [NA]."""
     names = dict(zip(asked.people, asked.names, strict=True))
     given = set(map(get_piece_identity, asked.given))
@@ -270,10 +270,12 @@ def choose_item_by_named_neighbours(
     question: str, name: NameInQuestionWithItems, facts: Mapping[str, Sequence[ItemFact]]
 ) -> Qid:
     """Return the bearer of a name that a question means (§3.2, exact match of neighbours)."""
-    folded, own = fold_case_and_accents(question), fold_case_and_accents(name.text)
+    folded, own = fold_case_accents_and_punctuation(question), fold_case_accents_and_punctuation(name.text)
 
     def rank(candidate: ItemMatchedByName) -> tuple[int, bool, int]:
-        labels = {fold_case_and_accents(fact.value) for fact in facts[candidate.qid] if fact.qid and fact.value} - {own}
+        labels = {
+            fold_case_accents_and_punctuation(fact.value) for fact in facts[candidate.qid] if fact.qid and fact.value
+        } - {own}
         matched = sum(contains_whole_words(folded, label) for label in labels)
         return -matched, candidate.matched_by != "label", get_wikidata_id_number(candidate.qid)
 

@@ -24,7 +24,7 @@ from factmill.tasks.fanoutqa.core.evaluation.chunks import ArticleChunk
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion, FanOutSearchRecord
 from factmill.tasks.text.reply_wrappers import (
     blank_code_fence_lines,
-    strip_list_quote_and_heading_marks,
+    strip_leading_markdown_marks,
     strip_surrounding_emphasis_and_quotes,
     strip_thinking_and_end_tokens,
 )
@@ -85,7 +85,7 @@ class ArticleTitleRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionArticlesRequest:
+class EvidenceArticlesRequest:
     """Request for the articles that a question needs."""
 
     articles: tuple[tuple[str, int], ...]
@@ -137,7 +137,7 @@ class FanOutDialogueResult(ModelPrediction):
 
 
 FanOutDialogue = Generator[
-    FilledPrompt | ArticleTitleRequest | QuestionArticlesRequest,
+    FilledPrompt | ArticleTitleRequest | EvidenceArticlesRequest,
     ModelPrediction | ArticleLookupResult,
     FanOutDialogueResult,
 ]
@@ -155,7 +155,7 @@ def answer_from_evidence(
     empty = fill("")
     room = bounds.context_characters - _count_prompt_and_max_reply_characters(empty)
     articles = tuple((each.title, each.revid) for each in asked.evidence)
-    found = yield from _yield_lookup_and_receive_result(QuestionArticlesRequest(articles, asked.question, room))
+    found = yield from _yield_lookup_and_receive_result(EvidenceArticlesRequest(articles, asked.question, room))
     if found.is_transient_failure:
         return _make_lookup_failure(found)
     given = yield from _yield_prompt_and_receive_prediction(fill(format_chunks(found.chunks)))
@@ -295,9 +295,9 @@ def _yield_prompt_and_receive_prediction(
 
 
 def _yield_lookup_and_receive_result(
-    request: ArticleTitleRequest | QuestionArticlesRequest,
+    request: ArticleTitleRequest | EvidenceArticlesRequest,
 ) -> Generator[
-    ArticleTitleRequest | QuestionArticlesRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult
+    ArticleTitleRequest | EvidenceArticlesRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult
 ]:
     found = yield request
     assert isinstance(found, ArticleLookupResult)
@@ -381,7 +381,7 @@ def _read_text_searches_or_answer(prediction: ModelPrediction) -> ModelPredictio
     lines = blank_code_fence_lines(prediction.read_texts[0]).splitlines() if prediction.read_texts else []
     titles: list[str] = []
     for at, line in enumerate(lines):
-        found = _SEARCH_OR_ANSWER_LINE.fullmatch(strip_list_quote_and_heading_marks(line))
+        found = _SEARCH_OR_ANSWER_LINE.fullmatch(strip_leading_markdown_marks(line))
         if found is None:
             continue
         if found["what"].lower() == "search":

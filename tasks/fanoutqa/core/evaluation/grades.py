@@ -24,11 +24,11 @@ from factmill.tasks.fanoutqa.core.evaluation.strings.fixed_scorer import (
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     GoldAnswer,
     format_gold_answer,
-    get_gold_json_shape,
+    get_gold_dict_list_or_primitive,
     list_gold_string_spellings,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import RuleLemmatizer, TextBatchLemmatizer
-from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import find_answer_and_missing_parts, index_text
 
 GRADES = {
     "A": "a part of the gold answer, consistent with it",
@@ -92,7 +92,7 @@ def choose_grade_letter_by_gold_strings(
     text = index_text(answer)
     found = [
         bool(score_gold_strings_in_answer([ways], answer_text, known)[1])
-        or bool(find_answer_in_text(ways[0], text).found)
+        or bool(find_answer_and_missing_parts(ways[0], text).found)
         for ways in references
     ]
     if not all(found):
@@ -129,7 +129,7 @@ def make_judgeable_fanoutqa_answer(row_id: str, question: str, gold: str, answer
             **lists,
             "setting": CLOSED_BOOK,
             "split": "dev",
-            "kind": get_gold_json_shape(value),
+            "kind": get_gold_dict_list_or_primitive(value),
             "question": question,
             "gold": json.dumps(value, ensure_ascii=False),
             "answer": answer,

@@ -19,7 +19,7 @@ from typing import Literal
 
 from factmill.tasks.core.authoring.question_wording import (
     EACH_MEMBER_PHRASE,
-    GeneratedQuestionParts,
+    PiecesToWordQuestionFrom,
     insert_moment,
     spell_out_count_with_space,
 )
@@ -31,7 +31,7 @@ from factmill.tasks.fanoutqa.core.sets.members import (
     TOO_FEW_MEMBERS,
     MemberSet,
     MemberValues,
-    QuestionRefusal,
+    ReasonForNoQuestion,
     SetMember,
     find_set_refusal,
     verify_all_member_values,
@@ -45,7 +45,7 @@ from factmill.tasks.fanoutqa.core.sets.property_values import (
     is_tied,
 )
 from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhrases, PropertyPhraseTable, get_property_phrases
-from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_and_missing_parts, index_text
 
 QuestionForm = Literal["whole", "ranked", "filtered"]
 MAX_MEMBERS_ASKED, MAX_MEMBERS_NAMED = 12, 8
@@ -60,7 +60,7 @@ class UnwordedQuestion:
     """A question without its final wording."""
 
     question: FanOutQuestion
-    wording: GeneratedQuestionParts
+    wording: PiecesToWordQuestionFrom
     statements: tuple[str, ...]
     """Ids of the statements with the values asked for, and with those that members are ranked by."""
 
@@ -77,7 +77,7 @@ class QuestionAttempt:
     """The set and the properties in short: P47 Q183 P36."""
     items: tuple[str, ...]
     """QIDs of the owner and of the members it is about."""
-    outcome: UnwordedQuestion | QuestionRefusal
+    outcome: UnwordedQuestion | ReasonForNoQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _make_question_attempt(
     member_set: MemberSet,
     plan: _QuestionPlan | None,
     members: Sequence[SetMember],
-    compose: Callable[[str], UnwordedQuestion | QuestionRefusal],
+    compose: Callable[[str], UnwordedQuestion | ReasonForNoQuestion],
 ) -> QuestionAttempt:
     identity: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(plan.key) if plan else []}
     identity |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
@@ -205,7 +205,7 @@ def _list_plans(member_set: MemberSet, properties: PropertyPhraseTable) -> list[
 
 def _choose_answer_members(
     member_set: MemberSet, plan: _QuestionPlan, found: MemberValues
-) -> _AnswerMembers | QuestionRefusal:
+) -> _AnswerMembers | ReasonForNoQuestion:
     """Return the members in the answer, all or by the plan's ranking or threshold; Refused if none fit, or on a tie."""
     by, least = plan.by, member_set.min_members
     if by is None:
@@ -217,18 +217,18 @@ def _choose_answer_members(
             detail = (
                 f"no round threshold of {by.pid} separates {least} or more members from {MIN_LEFT_OUT} or more others"
             )
-            return QuestionRefusal("no_threshold", detail)
+            return ReasonForNoQuestion("no_threshold", detail)
         threshold = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
         beyond = [each for each in ordered if (each[1].sort_key[0] > limit) == plan.is_high]
         phrase = Template(by.above if plan.is_high else by.below).substitute(limit=threshold)
         return _AnswerMembers(beyond, phrase, limit=threshold)
     if len(ordered) < least + MIN_LEFT_OUT:
         detail = f"{len(ordered)} members can be ranked, expected {least + MIN_LEFT_OUT} or more ({least} in the answer, {MIN_LEFT_OUT} left out)"
-        return QuestionRefusal(TOO_FEW_MEMBERS, detail)
+        return ReasonForNoQuestion(TOO_FEW_MEMBERS, detail)
     for (one, value), (other, next_value) in pairwise(ordered[: least + 1]):
         if is_tied(value, next_value):
             detail = f"{one.name} ({value.answer}) and {other.name} ({next_value.answer}) are tied by {by.pid}"
-            return QuestionRefusal("tie", detail)
+            return ReasonForNoQuestion("tie", detail)
     return _AnswerMembers(ordered[:least], by.most if plan.is_high else by.least, least)
 
 
@@ -248,7 +248,7 @@ def _select_distinct_verified_members(member_set: MemberSet, plan: _QuestionPlan
 def _verify_value_not_revealed_by_name(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
     value = verify_member_value(member, asked)
     name_index = index_text(f"{member.name}{member.year_suffix}")
-    if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, name_index).found:
+    if isinstance(value, PropertyValue) and find_answer_and_missing_parts(value.answer, name_index).found:
         return "has a name that gives the answer away"
     return value
 
@@ -268,15 +268,15 @@ def _is_confusable(
 
 def _compose_question_on_named_set(
     row_id: str, member_set: MemberSet, plan: _QuestionPlan, picked: MemberValues
-) -> UnwordedQuestion | QuestionRefusal:
+) -> UnwordedQuestion | ReasonForNoQuestion:
     least = member_set.min_members + (MIN_LEFT_OUT if plan.by else 0)
     if len(picked) < least:
         verified = [(each.name, _verify_value_not_revealed_by_name(each, plan.asked)) for each in member_set.members]
         problems = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
         detail = f"articles confirm {len(picked)} members, expected {least} or more; {problems[:500]}"
-        return QuestionRefusal(TOO_FEW_MEMBERS, detail)
+        return ReasonForNoQuestion(TOO_FEW_MEMBERS, detail)
     choice = _choose_answer_members(member_set, plan, picked)
-    if isinstance(choice, QuestionRefusal):
+    if isinstance(choice, ReasonForNoQuestion):
         return choice
     return _compose_question(row_id, member_set, plan, None, picked, choice, picked)
 
@@ -286,23 +286,23 @@ def _compose_question_on_named_set(
 
 def _compose_question_on_set_of_owner(
     row_id: str, member_set: MemberSet, owner: SetMember, plan: _QuestionPlan
-) -> UnwordedQuestion | QuestionRefusal:
+) -> UnwordedQuestion | ReasonForNoQuestion:
     by_list = plan.by if plan.by != plan.asked else None
     known = verify_all_member_values(member_set.members, by_list or plan.asked, owner if by_list else None)
-    if isinstance(known, QuestionRefusal):
+    if isinstance(known, ReasonForNoQuestion):
         return known
     choice = _choose_answer_members(member_set, plan, known)
-    if isinstance(choice, QuestionRefusal):
+    if isinstance(choice, ReasonForNoQuestion):
         return choice
-    asked: MemberValues | QuestionRefusal = known
+    asked: MemberValues | ReasonForNoQuestion = known
     if by_list:
         asked = verify_all_member_values([member for member, _ in choice.member_values], plan.asked, None)
-        choice = choice if isinstance(asked, QuestionRefusal) else replace(choice, member_values=asked)
-    if isinstance(asked, QuestionRefusal):
+        choice = choice if isinstance(asked, ReasonForNoQuestion) else replace(choice, member_values=asked)
+    if isinstance(asked, ReasonForNoQuestion):
         return asked
     if len(asked) > MAX_MEMBERS_ASKED:
         detail = f"the question asks about {len(asked)} members, expected {MAX_MEMBERS_ASKED} or fewer"
-        return QuestionRefusal("too_many_members", detail)
+        return ReasonForNoQuestion("too_many_members", detail)
     group = _format_set_phrase(member_set)
     which = f"What are {group}?"
     if by_list:
@@ -332,7 +332,7 @@ def _compose_question(
     asked: MemberValues,
     choice: _AnswerMembers,
     ranked: MemberValues,
-) -> UnwordedQuestion | QuestionRefusal:
+) -> UnwordedQuestion | ReasonForNoQuestion:
     """Return the question over these members; Refused if one article, or the question itself, gives the answer.
 
     `first`: the sub-question for the members. `ranked`: all members with the values they were chosen by.
@@ -354,12 +354,12 @@ def _compose_question(
     ]
     subs = (*((first,) if first else ()), *leaves)
     for article in (each.article for each in (owner, *(member for member, _ in asked)) if each):
-        if article and all(find_answer_in_text(sub.answer, article.known).found is not False for sub in subs):
+        if article and all(find_answer_and_missing_parts(sub.answer, article.known).found is not False for sub in subs):
             detail = f"{article.evidence.title} contains all {len(subs)} sub-answers"
-            return QuestionRefusal("one_article_has_all", detail)
+            return ReasonForNoQuestion("one_article_has_all", detail)
     unit = asked[0][1].unit
     clause = plan.asked.format_question(EACH_MEMBER_PHRASE, unit, "" if asked_at == chosen_at else asked_at)
-    wording = GeneratedQuestionParts(
+    wording = PiecesToWordQuestionFrom(
         group=_format_set_phrase(member_set),
         owner=owner.name if owner else "",
         names=()
@@ -375,7 +375,7 @@ def _compose_question(
     answer: dict[str, AnswerValue] = {member.name: value.answer for member, value in choice.member_values}
     if revealed := wording.find_revealed_answers(answer):
         detail = f"a question with these names would give away {', '.join(revealed)}"
-        return QuestionRefusal("question_says_answer", detail)
+        return ReasonForNoQuestion("question_says_answer", detail)
     statements = dict.fromkeys(each for _, value in (*asked, *ranked) for each in value.statements)
     return UnwordedQuestion(FanOutQuestion(row_id, "", subs, answer, (kind.members,)), wording, tuple(statements))
 

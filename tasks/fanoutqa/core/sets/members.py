@@ -15,7 +15,7 @@ from factmill.tasks.fanoutqa.core.sets.property_values import (
     index_passages_following_name,
 )
 from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhrases, SetKind
-from factmill.tasks.text.values.answer_search import AnswerValue, IndexedText, find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import AnswerValue, IndexedText, find_answer_and_missing_parts, index_text
 
 MAX_LISTED_MEMBERS = 30
 """Most members of a listed set."""
@@ -70,7 +70,7 @@ class MemberSet:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionRefusal:
+class ReasonForNoQuestion:
     """Why no question was made."""
 
     reason: str
@@ -83,49 +83,49 @@ MemberValues = list[tuple[SetMember, PropertyValue]]
 """Members, each with the value that an article says."""
 
 
-def find_set_refusal(member_set: MemberSet) -> QuestionRefusal | None:
+def find_set_refusal(member_set: MemberSet) -> ReasonForNoQuestion | None:
     """Return why a set allows no question at all; None if it may allow one."""
     count, least = len(member_set.members), member_set.min_members
     if count < least:
-        return QuestionRefusal(TOO_FEW_MEMBERS, f"the set has {count} members, expected {least} or more")
+        return ReasonForNoQuestion(TOO_FEW_MEMBERS, f"the set has {count} members, expected {least} or more")
     if member_set.owner is None:
         return None
     if count > MAX_LISTED_MEMBERS:
         detail = f"the set has {count} members, expected {MAX_LISTED_MEMBERS} or fewer"
-        return QuestionRefusal("too_many_members", detail)
+        return ReasonForNoQuestion("too_many_members", detail)
     return _find_listed_set_refusal(member_set, member_set.owner)
 
 
-def _find_listed_set_refusal(member_set: MemberSet, owner: SetMember) -> QuestionRefusal | None:
+def _find_listed_set_refusal(member_set: MemberSet, owner: SetMember) -> ReasonForNoQuestion | None:
     """Return why a listed set fails: its owner's article does not list it, or a member has no own article."""
     members = member_set.members
     if owner.article is None:
-        return QuestionRefusal("no_list_article", f"{owner.name}: {owner.article_problem}")
+        return ReasonForNoQuestion("no_list_article", f"{owner.name}: {owner.article_problem}")
     if lost := [each for each in members if each.article is None]:
         problems = "; ".join(f"{each.name}: {each.article_problem}" for each in lost[:3])
         detail = f"{len(lost)} of {len(members)} members have no article: {problems}"
-        return QuestionRefusal("member_without_article", detail)
+        return ReasonForNoQuestion("member_without_article", detail)
     titles = [each.article.evidence.title for each in (owner, *members) if each.article]
     if len(set(titles)) < len(titles) or len({each.name for each in members}) < len(members):
         detail = "two members have the same name or the same article; expected different ones"
-        return QuestionRefusal("same_article", detail)
+        return ReasonForNoQuestion("same_article", detail)
     return _find_member_list_mismatch(member_set, owner.article)
 
 
-def _find_member_list_mismatch(member_set: MemberSet, article: MemberArticle) -> QuestionRefusal | None:
+def _find_member_list_mismatch(member_set: MemberSet, article: MemberArticle) -> ReasonForNoQuestion | None:
     """Return which members an article does not name, or which other items it names among them; None if neither."""
     names: list[AnswerValue] = [each.name for each in member_set.members]
-    finding = find_answer_in_text(names, article.known)
+    finding = find_answer_and_missing_parts(names, article.known)
     if finding.found is not True:
         detail = f"{article.evidence.title} does not name {', '.join(finding.missing)}"
-        return QuestionRefusal(LIST_NOT_VERIFIED, detail)
+        return ReasonForNoQuestion(LIST_NOT_VERIFIED, detail)
     for paragraph in article.text.split("\n\n"):
         if all(name in paragraph for name in map(str, names)):
             known = index_text(paragraph)
             others = [name for name in member_set.other_names if name in paragraph]
-            if more := [name for name in others if find_answer_in_text(name, known).found]:
+            if more := [name for name in others if find_answer_and_missing_parts(name, known).found]:
                 detail = f"{article.evidence.title} names {', '.join(more)} together with the members in the graph"
-                return QuestionRefusal(LIST_NOT_VERIFIED, detail)
+                return ReasonForNoQuestion(LIST_NOT_VERIFIED, detail)
     return None
 
 
@@ -150,7 +150,7 @@ def verify_member_value(
 
 def verify_all_member_values(
     members: Sequence[SetMember], asked: PropertyPhrases, owner: SetMember | None
-) -> MemberValues | QuestionRefusal:
+) -> MemberValues | ReasonForNoQuestion:
     """Return the value of every member, from its own article or from the owner's article next to its name.
 
     Refused if one value is missing, or if the units differ.
@@ -164,9 +164,9 @@ def verify_all_member_values(
         if isinstance(value, str):
             reason, where = (LIST_NOT_VERIFIED, owner) if owner else (MEMBER_NOT_VERIFIED, member)
             title = where.article.evidence.title if where.article else where.name
-            return QuestionRefusal(reason, f"{member.name}, {asked.pid}: the article {title} {value}")
+            return ReasonForNoQuestion(reason, f"{member.name}, {asked.pid}: the article {title} {value}")
         found.append((member, value))
     if len(units := dict.fromkeys(value.unit for _, value in found)) > 1:
         detail = f"the articles give {asked.pid} in {', '.join(units)}; expected one unit"
-        return QuestionRefusal("units_differ", detail)
+        return ReasonForNoQuestion("units_differ", detail)
     return found

@@ -11,12 +11,12 @@ from decimal import ROUND_CEILING, Decimal
 
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyKind
-from factmill.tasks.text.values.answer_search import AnswerValue, IndexedText, find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import AnswerValue, IndexedText, find_answer_and_missing_parts, index_text
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose
 from factmill.tasks.text.values.wikidata_literals import (
     YEAR_PRECISION,
     canonical_number,
-    compute_xsd_datetime_key,
+    compute_xsd_datetime_day_key,
     format_wikidata_date,
 )
 
@@ -89,7 +89,7 @@ def _drop_place_type(label: str) -> str:
 
 
 def _read_date_value(fact: ItemFact) -> PropertyValue | None:
-    key = compute_xsd_datetime_key(fact.value or "")
+    key = compute_xsd_datetime_day_key(fact.value or "")
     if key is None or (fact.precision is not None and fact.precision < YEAR_PRECISION):
         return None
     date = format_wikidata_date(fact.value or "", fact.precision)
@@ -115,7 +115,7 @@ def _list_statement_ids(fact: ItemFact) -> tuple[str, ...]:
 def choose_value_stated_in_text(values: Sequence[PropertyValue], text: IndexedText) -> PropertyValue | str:
     """Return the value that a text says, or a phrase if it says none, or several that differ."""
     stated = [value for value in values if _is_stated(value, text)]
-    finest = [value for value in stated if not any(_is_more_precise(other, value) for other in stated)]
+    finest = [value for value in stated if not any(_is_more_precise_date(other, value) for other in stated)]
     if len(finest) == 1:
         return finest[0]
     if finest:
@@ -129,10 +129,10 @@ def _is_stated(value: PropertyValue, text: IndexedText) -> bool:
         if not value.unit:
             return False
         answer = f"{answer} {value.unit}"
-    return find_answer_in_text(answer, text).found is True
+    return find_answer_and_missing_parts(answer, text).found is True
 
 
-def _is_more_precise(one: PropertyValue, other: PropertyValue) -> bool:
+def _is_more_precise_date(one: PropertyValue, other: PropertyValue) -> bool:
     """True if a date is a more precise form of the other one."""
     counts = [sum(map(bool, each.rank[1:])) if isinstance(each.rank, tuple) else 0 for each in (one, other)]
     return is_tied(one, other) and counts[0] > counts[1]

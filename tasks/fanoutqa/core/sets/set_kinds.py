@@ -101,7 +101,7 @@ PropertyPhraseTable = Mapping[tuple[str, str], PropertyPhrases]
 """(PID, members) → property; members is empty for phrases that fit all members."""
 
 
-def parse_set_kinds_csv_by_unit(text: str, file: str = _SETS_FILE) -> dict[str, SetKind]:
+def parse_set_kinds_csv_by_source_unit(text: str, file: str = _SETS_FILE) -> dict[str, SetKind]:
     """Parse CSV text into unit → kind of sets, in the order of the list; SettingsError names the file and the wrong line."""
     found: dict[str, SetKind] = {}
     for place, line in _parse_csv_lines(text, file, _SET_COLUMNS):

@@ -143,7 +143,9 @@ class RdfSourceReader:
         """Read and digest all bytes on disk, without parsing them."""
         self._digests_disk = True
         try:
-            with io.BufferedReader(_CountedRawFile(self._open_raw(), self.count_disk_bytes), _CHUNK_BYTES) as raw:
+            with io.BufferedReader(
+                _RawFileReportingReadBytes(self._open_raw(), self.count_disk_bytes), _CHUNK_BYTES
+            ) as raw:
                 while raw.read(_CHUNK_BYTES):
                     pass
         except OSError as error:
@@ -160,7 +162,7 @@ class RdfSourceReader:
     @contextmanager
     def _open(self) -> Iterator["_PeekableByteStream"]:
         """Detect compression and format; yield the uncompressed text."""
-        on_disk = _CountedRawFile(self._open_raw(), self.count_disk_bytes)
+        on_disk = _RawFileReportingReadBytes(self._open_raw(), self.count_disk_bytes)
         with ExitStack() as stack:
             raw = stack.enter_context(io.BufferedReader(on_disk, _CHUNK_BYTES >> 2))
             self._packing = _find_compression(on_disk.start)
@@ -168,7 +170,7 @@ class RdfSourceReader:
             for magic, what in _UNSUPPORTED_FORMATS.items():
                 if on_disk.start.startswith(magic):
                     raise SourceError(f"{self.path}: is {what}")
-            stream: _ByteStream = raw
+            stream: _ReadintoStream = raw
             if self._packing == "bz2":
                 stream = stack.enter_context(closing(ParallelBzip2Stream(raw)))
             elif self._packing:
@@ -184,7 +186,7 @@ class RdfSourceReader:
     def _open_raw(self) -> io.RawIOBase:
         if self.path == STDIN:
             return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
-        check_readable(self.path)
+        check_readable_file(self.path)
         return Path(self.path).open("rb", buffering=0)
 
     def _read_lines(self, text: "_PeekableByteStream", after: SourcePosition, block_bytes: int) -> Iterator[LineBlock]:
@@ -253,7 +255,7 @@ class RdfSourceReader:
                 self._check_skipped_bytes(after)
             return data.removeprefix(_BOM) if is_start else data
 
-        for data, triples in convert_turtle_to_counted_ntriples(hand_out, self.path, after.lines):
+        for data, triples in convert_turtle_to_ntriples_batches(hand_out, self.path, after.lines):
             lines = max(self.end.lines, after.lines)
             self.end = SourcePosition(handed_out, lines + triples, self._digest_of_text.hexdigest())
             yield LineBlock(self.path, lines + 1, data, self.end)
@@ -275,7 +277,7 @@ def find_rdf_syntax(path: str, fallback_syntax: RdfSyntax | None) -> RdfSyntax |
     return "turtle" if named and named["turtle"] else "ntriples" if named else fallback_syntax
 
 
-def check_readable(path: str) -> None:
+def check_readable_file(path: str) -> None:
     """Raise SourceError unless the path is a readable file or pipe."""
     try:
         is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
@@ -302,14 +304,14 @@ def _find_compression(start: bytes) -> str | None:
     return "zstd" if is_skipped or start.startswith(b"\x28\xb5\x2f\xfd") else None
 
 
-class _ByteStream(Protocol):
+class _ReadintoStream(Protocol):
     def readinto(self, buffer: memoryview, /) -> int: ...
 
 
 class _PeekableByteStream:
     """The uncompressed text of a source, with lookahead."""
 
-    def __init__(self, stream: _ByteStream) -> None:
+    def __init__(self, stream: _ReadintoStream) -> None:
         self._stream = stream
         self._ahead = b""
 
@@ -335,7 +337,7 @@ class _PeekableByteStream:
         return data
 
 
-class _CountedRawFile(io.RawIOBase):
+class _RawFileReportingReadBytes(io.RawIOBase):
     """Raw file that passes all bytes read to `count`."""
 
     def __init__(self, raw: io.RawIOBase, count: Callable[[memoryview], None]) -> None:
@@ -363,7 +365,7 @@ class _CountedRawFile(io.RawIOBase):
         super().close()
 
 
-def convert_turtle_to_counted_ntriples(
+def convert_turtle_to_ntriples_batches(
     read: Callable[[int], bytes], source: str, skipped_triples: int = 0
 ) -> Iterator[tuple[bytes, int]]:
     """Yield batches of N-Triples lines, one per triple, with their number, after the first `skipped_triples` triples.

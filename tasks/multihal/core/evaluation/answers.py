@@ -93,7 +93,7 @@ def make_kg_rag_question(row: MultiHalRow) -> MultiHalQuestion:
     )
 
 
-def guess_commonest_answers_by_question(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
+def guess_commonest_answers_by_question_id(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
     """Return (question id, language) → commonest answer to the foundation's other questions in that language."""
     sources_and_outputs = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
     golds = CommonestAnswerGuesser(

@@ -27,8 +27,12 @@ from factmill.tasks.slaq.core.article_matching import (
 from factmill.tasks.slaq.core.evaluation.answers import SlaqPrediction
 from factmill.tasks.slaq.core.evaluation.verdicts import Verdicts
 from factmill.tasks.text.sentences import split_sentences
-from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
-from factmill.tasks.text.values.answer_search import IndexedText, find_answer_in_text, index_text
+from factmill.tasks.text.text_normalization import (
+    contains_whole_words,
+    fold_case_accents_and_punctuation,
+    normalize_answer,
+)
+from factmill.tasks.text.values.answer_search import IndexedText, find_answer_and_missing_parts, index_text
 from factmill.tasks.text.values.value_tokens import TokenValue, is_number_or_date, is_same_or_related_word
 
 _DENIAL_WORD = re.compile(r"not|no|never|nor|neither|without|nobody|none|nothing|instead|unlike|\w+n['’]t|cannot")
@@ -65,7 +69,7 @@ def judge_stated_facts_by_program(row: SlaqPrediction, lists: QuestionCheckWordL
 
     `lists`: only the function words are used.
     """
-    read = _read_answer_statements(row.answer_read, row.question)
+    read = _read_answer_without_questions(row.answer_read, row.question)
     asked = [frozenset(list_distinct_content_values(question, lists)) for question in row.questions]
     own = [words - frozenset.intersection(*asked) for words in asked]
     verdicts = []
@@ -77,7 +81,7 @@ def judge_stated_facts_by_program(row: SlaqPrediction, lists: QuestionCheckWordL
             found = (
                 each
                 for each, before in both
-                if _is_no_number_or_belongs_to_question(each, before, gold, at, item, own, lists)
+                if _may_sentence_answer_this_question(each, before, gold, at, item, own, lists)
             )
         verdicts.append(int(any(True for _ in found)))
     return tuple(verdicts)
@@ -92,7 +96,7 @@ class _StatingSentencesOfAnswer:
     """All of them together, for a quick first check."""
 
 
-def _read_answer_statements(answer: str, question: str) -> _StatingSentencesOfAnswer:
+def _read_answer_without_questions(answer: str, question: str) -> _StatingSentencesOfAnswer:
     """Return the sentences of an answer without questions, repetitions of the question and heaps of words."""
     asked, before = f" {normalize_answer(question)} ", ""
     sentences: dict[str, str] = {}
@@ -103,7 +107,7 @@ def _read_answer_statements(answer: str, question: str) -> _StatingSentencesOfAn
             sentences.setdefault(sentence, before)
         before = sentence
     text = "\n\n".join(sentences)
-    return _StatingSentencesOfAnswer(sentences, fold_case_and_accents(text), index_text(text))
+    return _StatingSentencesOfAnswer(sentences, fold_case_accents_and_punctuation(text), index_text(text))
 
 
 def _iterate_answer_sentences_stating_gold(
@@ -119,7 +123,7 @@ def _iterate_answer_sentences_stating_gold(
                 yield sentence
 
 
-def _is_no_number_or_belongs_to_question(
+def _may_sentence_answer_this_question(
     sentence: str,
     before: str,
     gold: str,
@@ -161,13 +165,15 @@ def _count_own_words_by_question(
 
 
 def _has_gold(text: str, gold: str) -> bool:
-    return _has_gold_in_indexed_text(fold_case_and_accents(text), index_text(text), gold)
+    return _has_gold_in_indexed_text(fold_case_accents_and_punctuation(text), index_text(text), gold)
 
 
 def _has_gold_in_indexed_text(folded: str, known: IndexedText, gold: str) -> bool:
-    found = find_answer_in_text(gold, known).found
+    found = find_answer_and_missing_parts(gold, known).found
     # yes, none and the like have no value to compare
-    return contains_whole_words(folded, fold_case_and_accents(gold).strip(" .!?")) if found is None else found
+    return (
+        contains_whole_words(folded, fold_case_accents_and_punctuation(gold).strip(" .!?")) if found is None else found
+    )
 
 
 def _is_gold_denied_or_one_of_several(sentence: str, question: str, gold: str) -> bool:
@@ -183,7 +189,7 @@ def _is_gold_denied_or_one_of_several(sentence: str, question: str, gold: str) -
     start = end - _bisect_least_true(end, lambda at: _has_gold(" ".join(words[end - at : end]), gold))
     asked, own = frozenset(_split_lower_unpunctuated_words(question)), frozenset(_split_lower_unpunctuated_words(gold))
     while end < len(words) and words[end].strip(_PUNCTUATION_MARKS).lower() in own - _CLAUSE_CONJUNCTIONS:
-        # find_answer_in_text stops at a number, before the noun that it counts
+        # find_answer_and_missing_parts stops at a number, before the noun that it counts
         end += 1
     before = _split_clauses([*words[:start], gold])[-1][:-1]
     first, *others = _split_clauses(words[end - 1 :])

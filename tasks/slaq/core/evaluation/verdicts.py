@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.core.evaluation.human_labels import AnswerPartWithJudgeVerdict
 from factmill.tasks.slaq.core.evaluation.answers import SHORT_SETTING, SlaqPrediction
-from factmill.tasks.text.reply_wrappers import fold_full_width
+from factmill.tasks.text.reply_wrappers import fold_punctuation_and_digits
 
 Verdicts = tuple[int, ...]
 """One for a short answer, five for a long one."""
@@ -47,7 +47,7 @@ _VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
 def read_verdicts(text: str, expected: int) -> Verdicts | UnreadableCompletion:
     """Read the verdicts of a judge's reply in the order of the facts; Unreadable unless there are `expected`."""
     form = _EXAMPLE_OF_ONE_VERDICT if expected == 1 else _EXAMPLE_OF_FIVE_VERDICTS
-    plain = fold_full_width(unicodedata.normalize("NFKC", text))
+    plain = fold_punctuation_and_digits(unicodedata.normalize("NFKC", text))
     found = _VERDICT_LINE_PATTERN.findall(plain) or ([plain] if _BARE_VERDICTS_PATTERN.fullmatch(plain) else [])
     if not found:
         return UnreadableCompletion(f'there is no line of the form "{form}"')

@@ -121,7 +121,7 @@ class AblatedFact(FactInShortAndLongAnswer):
     long_call: str
 
 
-class ComponentSimilaritiesOfPair(StrictModel):
+class ComponentSimilarityMeasures(StrictModel):
     """The paper's six measures of how alike the components of two tokens, or two answers, are."""
 
     containment: float | None
@@ -154,7 +154,7 @@ class FactWithComponentSimilarities(FactInShortAndLongAnswer):
     """Pearson's correlation of the importances of MLPs."""
     spearman_mlp: float | None
     """Spearman's correlation of the importances of MLPs."""
-    hungarian: ComponentSimilaritiesOfPair
+    hungarian: ComponentSimilarityMeasures
     """The same measures by the best one-to-one assignment of tokens, without the longer answer's surplus tokens."""
 
 
@@ -182,7 +182,7 @@ class TokenRowWithComponentImportances(Row):
     """Importance of each component, layer by layer: its heads, then its MLP; empty if nothing was ablated."""
 
 
-SIMILARITY_MEASURES = tuple(ComponentSimilaritiesOfPair.model_fields)
+SIMILARITY_MEASURES = tuple(ComponentSimilarityMeasures.model_fields)
 """The six measures, in the paper's order."""
 
 

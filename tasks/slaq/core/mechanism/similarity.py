@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
-    ComponentSimilaritiesOfPair,
+    ComponentSimilarityMeasures,
     TokenComponentImportances,
 )
 
@@ -79,12 +79,12 @@ def compute_assignment_similarity(similarities: Floats, solve: Callable[..., Any
     return float(np.mean(similarities[rows, columns]))
 
 
-def compute_answer_similarities(
+def compute_six_answer_similarities(
     short: Sequence[TokenComponentImportances],
     long: Sequence[TokenComponentImportances],
     heads: int,
     join: Callable[[Floats], float],
-) -> ComponentSimilaritiesOfPair:
+) -> ComponentSimilarityMeasures:
     """Return the six measures of two answers, each joined by itself; None if any pair of tokens lacks one."""
     pairs = np.array(
         [
@@ -96,7 +96,7 @@ def compute_answer_similarities(
     for at, name in enumerate(SIMILARITY_MEASURES):
         matrix = pairs[:, :, at]
         joined[name] = None if np.isnan(matrix).any() else round(join(matrix), _SIMILARITY_DIGITS) + 0.0
-    return ComponentSimilaritiesOfPair(**joined)
+    return ComponentSimilarityMeasures(**joined)
 
 
 def format_component_name(place: int, heads: int) -> str:

@@ -8,7 +8,7 @@ from support.rows.bio_answers import ADA, make_piece
 from factmill.tasks.biokalma.core.citations import read_sentences_and_citations
 from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, CitationScorer
 from factmill.tasks.biokalma.core.evaluation.scoring import (
-    SentenceAndPiece,
+    SentenceAlignmentClaim,
     is_aligned_lexically,
     list_claims_of_citations_and_na_marks,
     make_alignment_claim,
@@ -37,7 +37,7 @@ BORN, MATHS, POET, DATE, CHILD = (ADA[at] for at in (0, 1, 2, 6, 7))
 def test_lexical_alignment_requires_value_in_sentence(
     sentence: str, piece: PersonKnowledgePiece, is_aligned: bool
 ) -> None:
-    assert is_aligned_lexically(SentenceAndPiece(sentence, piece)) is is_aligned
+    assert is_aligned_lexically(SentenceAlignmentClaim(sentence, piece)) is is_aligned
 
 
 def test_alignment_claims_cover_citations_and_missing_marks() -> None:
@@ -53,7 +53,7 @@ def test_entailment_pair_consists_of_sentence_and_verbalised_triple() -> None:
     pairs = [make_entailment_pair(make_alignment_claim(cited, 0, each), {}) for each in cited.citations]
     assert pairs == [("A poet.", "This person's occupation is poet."), ("A poet.", "This person's award is Prize.")]
     assert (
-        make_entailment_pair(SentenceAndPiece("Born.", DATE), {})[1]
+        make_entailment_pair(SentenceAlignmentClaim("Born.", DATE), {})[1]
         == "This person's date of birth is 10 December 1815."
     )
 

@@ -14,7 +14,7 @@ from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     choose_removed_pieces,
     cluster_rows_by_pair_of_people,
     list_name_spans,
-    make_oracle_answer,
+    make_oracle_answer_of_minimum_set,
     make_row_questions,
 )
 from factmill.tasks.biokalma.core.rows import BiokalmaRow
@@ -105,7 +105,7 @@ def test_ablation_keeps_correct_graph_when_no_other_row_exists() -> None:
 def test_oracle_cites_shown_pieces_and_marks_removed_ones() -> None:
     row = make_row(1, needed=2)
     removed = choose_removed_pieces(row, 1)[0]
-    said = make_oracle_answer(ask(row, "removed_1", SettingGraphSelector([row])), tell)
+    said = make_oracle_answer_of_minimum_set(ask(row, "removed_1", SettingGraphSelector([row])), tell)
     cited = {row.minimum_knowledge[0]: "[Q10, P0: v0]", row.minimum_knowledge[1]: "[Q10, P5: v5]"} | {removed: "[NA]"}
     assert said == f"Ann 1: P0 v0 {cited[row.minimum_knowledge[0]]}. Ann 1: P5 v5 {cited[row.minimum_knowledge[1]]}."
 

@@ -19,9 +19,9 @@ from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     ArticleLookupResult,
     ArticleTitleRequest,
     DialogueLimits,
+    EvidenceArticlesRequest,
     FanOutDialogue,
     FanOutDialogueResult,
-    QuestionArticlesRequest,
     answer_from_evidence,
     answer_in_closed_book,
     answer_with_searches,
@@ -61,7 +61,7 @@ def call(name: str, arguments: str) -> ModelPrediction:
     return ModelPrediction(("",), ("",), tool_calls=(ToolCall("c", name, arguments),))
 
 
-def find(look: ArticleTitleRequest | QuestionArticlesRequest) -> ArticleLookupResult:
+def find(look: ArticleTitleRequest | EvidenceArticlesRequest) -> ArticleLookupResult:
     """Find an article of two chunks."""
     assert isinstance(look, ArticleTitleRequest)
     return ArticleLookupResult(
@@ -71,10 +71,10 @@ def find(look: ArticleTitleRequest | QuestionArticlesRequest) -> ArticleLookupRe
 
 def play(
     held: FanOutDialogue, *said: ModelPrediction, look: Callable[[Any], ArticleLookupResult] = find
-) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleTitleRequest | QuestionArticlesRequest]]:
+) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleTitleRequest | EvidenceArticlesRequest]]:
     """Run a dialogue with a model of scripted turns; return its answer, the prompts, and the lookups."""
     asks: list[FilledPrompt] = []
-    looks: list[ArticleTitleRequest | QuestionArticlesRequest] = []
+    looks: list[ArticleTitleRequest | EvidenceArticlesRequest] = []
     turns = iter(said)
     came: ModelPrediction | ArticleLookupResult | None = None
     try:
@@ -269,7 +269,7 @@ def test_evidence_setting_shows_best_chunks_of_required_articles() -> None:
     )
     result, asks, looks = play(answer_from_evidence(ASKED, BOUNDS, fill), say("So."), look=lambda _: found)
     (look,) = looks
-    assert isinstance(look, QuestionArticlesRequest)
+    assert isinstance(look, EvidenceArticlesRequest)
     assert look.articles == (("Enns", 10), ("Mur", 20))
     assert (
         look.max_characters

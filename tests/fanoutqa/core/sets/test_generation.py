@@ -21,7 +21,7 @@ from support.rows.fanout_sets import (
 
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_sub_questions
 from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
-from factmill.tasks.fanoutqa.core.sets.members import MemberSet, QuestionRefusal
+from factmill.tasks.fanoutqa.core.sets.members import MemberSet, ReasonForNoQuestion
 
 LIST = f"The islands of the Grey Sea are {', '.join(NAMES)}."
 TABLE = "\n\n".join(
@@ -45,11 +45,11 @@ def refused(of: MemberSet) -> dict[str, tuple[str, str]]:
     return {
         " ".join(_plan(tried)): (tried.outcome.reason, tried.outcome.detail)
         for tried in make(of)
-        if isinstance(tried.outcome, QuestionRefusal)
+        if isinstance(tried.outcome, ReasonForNoQuestion)
     }
 
 
-def try_plan(of: MemberSet, plan: str) -> tuple[str, UnwordedQuestion | QuestionRefusal]:
+def try_plan(of: MemberSet, plan: str) -> tuple[str, UnwordedQuestion | ReasonForNoQuestion]:
     """Return a plan that begins like this, and its outcome, from the first set that reaches it."""
     for found in map(make, list_alike(of)):
         for tried in found:
@@ -227,7 +227,7 @@ def test_tie_refuses_ranked_list_and_is_excluded_from_named_set() -> None:
         islands[at] = replace(made, values={**made.values, LENGTH: twin})
     for owner, reason in ((make_owner(LIST), "tie"), (None, "too_few_members")):
         _, outcome = try_plan(make_set(owner, islands, LENGTH), "ranked")
-        assert isinstance(outcome, QuestionRefusal)
+        assert isinstance(outcome, ReasonForNoQuestion)
         assert outcome.reason == reason
 
 

@@ -6,7 +6,7 @@ from factmill.tasks.errors import SettingsError
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     get_property_phrases,
     parse_phrases_by_property_and_members,
-    parse_set_kinds_csv_by_unit,
+    parse_set_kinds_csv_by_source_unit,
 )
 from factmill.tasks.fanoutqa.sources.question_files import load_phrases_by_property_and_members, load_set_kinds
 
@@ -18,7 +18,7 @@ AREA = "P2046,,quantity,,What is the area of $x in $unit?,are largest,are smalle
 
 
 def test_set_kind_key_is_relation_and_first_class() -> None:
-    found = parse_set_kinds_csv_by_unit(SETS + LINE + NAMED)
+    found = parse_set_kinds_csv_by_source_unit(SETS + LINE + NAMED)
     assert list(found) == ["P47 Q6", "P57 Q11"]
     assert found["P47 Q6"].owner_classes == {"Q6", "Q7"}
     assert not found["P47 Q6"].is_named
@@ -37,14 +37,14 @@ def test_set_kind_key_is_relation_and_first_class() -> None:
     ],
 )
 def test_formats_member_name_alone_and_in_list(called: str, name: str, one: str, listed: str) -> None:
-    (kind,) = parse_set_kinds_csv_by_unit(SETS + NAMED.replace("the film $name", called)).values()
+    (kind,) = parse_set_kinds_csv_by_source_unit(SETS + NAMED.replace("the film $name", called)).values()
     assert (kind.format_member_name(name), kind.format_listed_name(name)) == (one, listed)
 
 
 def test_changing_set_is_described_with_month() -> None:
-    (kind,) = parse_set_kinds_csv_by_unit(SETS + LINE.replace(",no,", ",yes,")).values()
+    (kind,) = parse_set_kinds_csv_by_source_unit(SETS + LINE.replace(",no,", ",yes,")).values()
     assert kind.format_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
-    (kind,) = parse_set_kinds_csv_by_unit(SETS + LINE).values()
+    (kind,) = parse_set_kinds_csv_by_source_unit(SETS + LINE).values()
     assert kind.format_group("France", "May 2020") == "the neighbours of France"
 
 
@@ -53,7 +53,7 @@ def test_property_phrase_for_member_class_precedes_general_phrase() -> None:
     properties = parse_phrases_by_property_and_members(
         PROPERTIES + line.format("films", "shown") + line.format("", "published")
     )
-    sets = parse_set_kinds_csv_by_unit(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
+    sets = parse_set_kinds_csv_by_source_unit(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
     lines = [get_property_phrases(properties, "P577", kind).question for kind in sets.values()]
     assert lines == ["When was $x shown?", "When was $x published?"]
     with pytest.raises(SettingsError, match=r"P57 Q11 .*property P36"):
@@ -77,7 +77,7 @@ def test_property_phrase_for_member_class_precedes_general_phrase() -> None:
 )
 def test_invalid_set_line_raises_settings_error_naming_it(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
-        parse_set_kinds_csv_by_unit(text)
+        parse_set_kinds_csv_by_source_unit(text)
 
 
 @pytest.mark.parametrize(

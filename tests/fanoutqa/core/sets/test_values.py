@@ -16,7 +16,7 @@ from factmill.tasks.fanoutqa.core.sets.property_values import (
     is_tied,
     read_property_values,
 )
-from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
+from factmill.tasks.text.values.answer_search import find_answer_and_missing_parts, index_text
 
 
 def number(value: str, unit: str | None = None) -> ItemFact:
@@ -155,12 +155,12 @@ def test_name_matches_values_between_it_and_next_name() -> None:
         name: [
             n
             for n in (1200, 3400, 5600)
-            if find_answer_in_text(n, index_passages_following_name(name, names, table)).found
+            if find_answer_and_missing_parts(n, index_passages_following_name(name, names, table)).found
         ]
         for name in names
     }
     assert found == {"Newark": [1200], "New Arden": [3400], "Arden": [5600]}
-    assert not find_answer_in_text(
+    assert not find_answer_and_missing_parts(
         7800, index_passages_following_name("Arden", names, f"Arden {'is old ' * 200} 7,800")
     ).found
 

@@ -7,7 +7,7 @@ from factmill.tasks.core.completions import StrippedCompletion, strip_completion
 from factmill.tasks.multihal.core.evaluation.answers import (
     ANSWER_REPLY_FORM,
     choose_best_pair_score_row_per_answer,
-    guess_commonest_answers_by_question,
+    guess_commonest_answers_by_question_id,
     make_premise_answer_pairs,
     score_semantic_similarity,
 )
@@ -29,7 +29,7 @@ def test_guess_is_commonest_answer_to_other_questions_of_source_and_language() -
         _row("a", "deu", "1946"),
         _row("e", "eng", "Bonn", source="simpleqa"),
     ]
-    guesses = guess_commonest_answers_by_question(rows)
+    guesses = guess_commonest_answers_by_question_id(rows)
     # two questions each: for a question answered 1946 one other has 1946, and two have 1950
     assert (guesses["a", "eng"], guesses["b", "eng"]) == ("1950", "1950")
     assert (guesses["c", "eng"], guesses["d", "eng"]) == ("1946", "1946")

@@ -10,12 +10,12 @@ import pytest
 
 from factmill.tasks.slaq.core.mechanism.rows import TokenComponentImportances
 from factmill.tasks.slaq.core.mechanism.similarity import (
-    compute_answer_similarities,
     compute_assignment_similarity,
     compute_containment_and_iou,
     compute_mean_transported_similarity,
     compute_pearson_correlation,
     compute_permutation_p,
+    compute_six_answer_similarities,
     compute_six_similarities_of_two_tokens,
     cross_validate_fact_kinds,
     format_component_name,
@@ -106,10 +106,12 @@ def test_transport_and_assignment_agree_for_equal_token_counts() -> None:
 
 def test_answer_lacks_only_measures_that_its_token_pairs_lack() -> None:
     with_set, without = effect([1, 2, 3, 4], [3]), effect([2, 1, 4, 4], [])
-    result = compute_answer_similarities([with_set], [with_set, without], 1, lambda matrix: float(matrix.mean()))
+    result = compute_six_answer_similarities([with_set], [with_set, without], 1, lambda matrix: float(matrix.mean()))
     assert (result.containment, result.iou) == (None, None)
     assert result.pearson_attention == 1.0
-    flat = compute_answer_similarities([with_set], [effect([1, 2, 1, 4], [3])], 1, lambda matrix: float(matrix.mean()))
+    flat = compute_six_answer_similarities(
+        [with_set], [effect([1, 2, 1, 4], [3])], 1, lambda matrix: float(matrix.mean())
+    )
     assert flat.pearson_attention is None
 
 

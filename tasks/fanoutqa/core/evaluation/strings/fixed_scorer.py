@@ -56,10 +56,11 @@ class ComparableText:
 
 def make_comparable_texts(texts: Sequence[str], lemmatize: TextBatchLemmatizer) -> list[ComparableText]:
     """Prepare texts for comparison."""
-    written = [normalise_words(text) for text in texts]
+    written = [casefold_words_and_unify_numbers(text) for text in texts]
     mended = ((fix_encoding(text), text) for text in texts)
     to_lemmatize = [
-        words if fixed is text else normalise_words(fixed) for (fixed, text), words in zip(mended, written, strict=True)
+        words if fixed is text else casefold_words_and_unify_numbers(fixed)
+        for (fixed, text), words in zip(mended, written, strict=True)
     ]
     return [
         ComparableText(
@@ -71,7 +72,7 @@ def make_comparable_texts(texts: Sequence[str], lemmatize: TextBatchLemmatizer) 
     ]
 
 
-def normalise_words(text: str) -> str:
+def casefold_words_and_unify_numbers(text: str) -> str:
     """Return the casefolded words of a text, with a space between them."""
     if not text.isascii():
         text = unicodedata.normalize(
@@ -92,11 +93,11 @@ _MARK_REPLACEMENTS = {"minus": " minus", "nought": "0.", "inner": ""}
 
 def _replace_punctuation(found: re.Match[str]) -> str:
     kind = found.lastgroup
-    return _MARK_REPLACEMENTS.get(kind, found[0]) if kind else _keep_sign_or_drop_other_mark(found[0])
+    return _MARK_REPLACEMENTS.get(kind, found[0]) if kind else _pad_sign_or_blank_other_mark(found[0])
 
 
 @cache
-def _keep_sign_or_drop_other_mark(mark: str) -> str:
+def _pad_sign_or_blank_other_mark(mark: str) -> str:
     category = unicodedata.category(mark)
     if category == "Sc" or mark in _SIGN_WORDS:
         return f" {mark} "

@@ -46,6 +46,6 @@ def list_gold_string_spellings(gold: GoldAnswer) -> Iterator[tuple[str, ...]]:
         yield tuple(dict.fromkeys((text, format_number_without_exponent(gold) if is_decimal else text)))
 
 
-def get_gold_json_shape(gold: GoldAnswer) -> GoldKind:
+def get_gold_dict_list_or_primitive(gold: GoldAnswer) -> GoldKind:
     """Return the kind of a gold answer: dict, list or primitive."""
     return "dict" if isinstance(gold, dict) else "list" if isinstance(gold, list) else "primitive"
