@@ -331,7 +331,7 @@ def jobs(
     )
     found = [_make_job_json(each, look, ask) for each, look in zip(known, looked, strict=True)]
     none = f'no batch jobs of {", ".join(map(str, warehouses))}; a model uses them if its world has mode = "batch"'
-    print_result(as_json, {"jobs": found}, _format_jobs(found), "" if found else none)
+    print_result(as_json, {"jobs": found}, _format_provider_batch_jobs(found), "" if found else none)
 
 
 def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> None:
@@ -425,7 +425,7 @@ def _make_job_json(known: _BatchJobAndWarehouse, looked: InspectedJob, asked: bo
     }
 
 
-def _format_jobs(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _format_provider_batch_jobs(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     wide = max((len(each["job"]) for each in found), default=0)
     for each in found:
         done = "" if each["done"] is None else f"{each['done']:,} of "

@@ -218,7 +218,7 @@ def iterate_path_and_pair_tables_by_batch(
     while texts := list(islice(left, PAIRS_PER_BATCH)):
         units = load_unit_qid_numbers_by_name()
         read: list[tuple[str, str, Any]] = [
-            (subject, *_parse_object_kind_and_value(text, kind, units)) for subject, text in texts
+            (subject, *_infer_object_kind_and_parse_value(text, kind, units)) for subject, text in texts
         ]
         names = {subject for subject, _, _ in read} | {target for _, what, target in read if what == "item"}
         numbers = _find_qid_numbers_by_text(sorted(names), service, language)
@@ -230,7 +230,7 @@ def iterate_path_and_pair_tables_by_batch(
         start += len(texts)
 
 
-def _parse_object_kind_and_value(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
+def _infer_object_kind_and_parse_value(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
     """Return the kind of an object, and its text (for an item), Date or Number."""
     if kind == "item" or (kind is None and is_qid(text)):
         return "item", text

@@ -15,7 +15,7 @@ from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_rela
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedFactsAndColumns,
+    PublishedBuildForDistributions,
     count_numbers_filling_gaps,
     count_values_commonest_first,
     make_bar_figure,
@@ -178,7 +178,7 @@ BIOKALMA_RELEASE = BenchmarkReleaseSpec(
 _TABLE = "biokalma"
 
 
-def draw_biokalma_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
+def draw_biokalma_distributions(build: PublishedBuildForDistributions) -> Iterator[ReportFigure]:
     """Yield charts: pieces per question, relations, properties, text sources, deciding scores."""
     knowledge = build.load_column(_TABLE, "minimum_knowledge")
     pieces = count_numbers_filling_gaps(map(len, knowledge))

@@ -27,8 +27,8 @@ from factmill.tasks.text.reply_wrappers import (
     is_lead_in,
     is_trailing_remark,
     keep_final_answer_section,
-    parse_final_json_object,
     parse_markdown_tables,
+    parse_only_json_object_ending_text,
     retracts_verdict,
     strip_answer_tags,
     strip_citation_marks,
@@ -340,7 +340,7 @@ def _rewrite_single_json_field_as_line(text: str, form: CompletionFormat) -> Str
         return None
     fields = [
         (name.replace("_", " "), value)
-        for name, value in parse_final_json_object(found[0]).items()
+        for name, value in parse_only_json_object_ending_text(found[0]).items()
         if re.fullmatch(form.line_head, name.replace("_", " "), re.IGNORECASE)
     ]
     if len(fields) != 1:

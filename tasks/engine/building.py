@@ -99,7 +99,7 @@ from factmill.tasks.storage.builds import (
     list_failed_and_rejected_calls_to_retry,
     load_table_row_counts_and_digests,
     publish_build_tables,
-    write_stage_rejects_and_counts,
+    write_finished_stage_records,
 )
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import VERIFY_FOLDER_PREFIX
 from factmill.tasks.storage.recording.call_records import (
@@ -334,7 +334,7 @@ class BuildInProgress:
         self.receipts.extend(receipts)
         if self.options.pinned_build is None:
             with self.run.call_cache.merge_transaction() as db:
-                write_stage_rejects_and_counts(db, self.run_id, len(self.summaries), receipts, summary)
+                write_finished_stage_records(db, self.run_id, len(self.summaries), receipts, summary)
             close_engine_if_warehouse_is_large(resolve_warehouse_path(self.options))
             release_free_memory()
             if all_rows_failed(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):

@@ -12,7 +12,7 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
-from factmill.tasks.fanoutqa.core.flags import find_answer_and_article_flags
+from factmill.tasks.fanoutqa.core.flags import find_composition_and_article_flags
 from factmill.tasks.fanoutqa.core.questions import (
     ArticleEvidence,
     FanOutQuestion,
@@ -182,7 +182,7 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
                 for path, trouble in lost
             ]
             continue
-        flags = find_answer_and_article_flags(trees[row.id])
+        flags = find_composition_and_article_flags(trees[row.id])
         for path, question, answer, evidence in leaves[row.id]:
             finding = find_answer_and_missing_parts(answer, known[evidence.revid or 0])
             missing = list(finding.missing)

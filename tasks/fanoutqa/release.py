@@ -8,7 +8,7 @@ from typing import Any
 
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedFactsAndColumns,
+    PublishedBuildForDistributions,
     count_numbers_filling_gaps,
     count_values_commonest_first,
     make_bar_figure,
@@ -108,7 +108,7 @@ FANOUTQA_RELEASE = BenchmarkReleaseSpec(
 )
 
 
-def draw_fanoutqa_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
+def draw_fanoutqa_distributions(build: PublishedBuildForDistributions) -> Iterator[ReportFigure]:
     """Yield figures: questions by source and category, their articles, sub-questions and flags."""
     rows = build.load_columns("fanoutqa", ["split", "source", "sub_questions", "articles"]).to_pylist()
     sources = [(row["split"], row["source"]) for row in rows]

@@ -6,7 +6,7 @@ from typing import Any
 from factmill.tasks.assets import load_entity_questions_relations, load_source_names_and_licences_by_digest
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedFactsAndColumns,
+    PublishedBuildForDistributions,
     count_by_power_of_ten,
     count_numbers_filling_gaps,
     count_values_commonest_first,
@@ -100,7 +100,7 @@ GRANOLA_RELEASE = BenchmarkReleaseSpec(
 _TABLE = "granola_eq"
 
 
-def draw_granola_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
+def draw_granola_distributions(build: PublishedBuildForDistributions) -> Iterator[ReportFigure]:
     """Yield charts: answers per question, page views, questions by relation."""
     answers = count_numbers_filling_gaps(build.load_column(_TABLE, "num_granola_answers"))
     yield make_bar_figure("answers", "Answers per question, from fine to coarse", "questions", answers, "answers")

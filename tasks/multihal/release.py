@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedFactsAndColumns,
+    PublishedBuildForDistributions,
     count_numbers_filling_gaps,
     count_values_commonest_first,
     make_bar_figure,
@@ -188,7 +188,7 @@ MULTIHAL_RELEASE = BenchmarkReleaseSpec(
 _TABLE = "multihal"
 
 
-def draw_multihal_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
+def draw_multihal_distributions(build: PublishedBuildForDistributions) -> Iterator[ReportFigure]:
     """Yield figures that count rows (one per path and language), questions and paths by category."""
     rows = build.load_columns(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
     hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)

@@ -9,7 +9,7 @@ from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import BuildRowMatchingRules
 from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssetNames
 from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
-from factmill.tasks.slaq.core.rows import CategoryPageCount, SlaqRow
+from factmill.tasks.slaq.core.rows import CategoryPageCount, SlaqTopicRow
 from factmill.tasks.slaq.params import SlaqParams, resolve_slaq_inputs
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sentences import split_sentences
@@ -19,7 +19,7 @@ EVIDENCE_SENTENCES_PER_ANSWER = 1
 """Sentences of the article that an audit shows for each answer, at most."""
 
 
-def format_slaq_row(row: SlaqRow) -> Iterator[str]:
+def format_slaq_row(row: SlaqTopicRow) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a row."""
     yield f"  source      {row.source_name}, row {row.source_row}, of {row.Category} ({row.source_licence})"
     yield f"  article     {row.URL}, revision {row.revid} ({row.licence})"
@@ -33,7 +33,7 @@ def format_slaq_row(row: SlaqRow) -> Iterator[str]:
     yield f"  made by     author {row.author}, judge {row.judge}, fact types {row.fact_types_by}{reviewed}"
 
 
-def format_article_sentences_with_answers(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def format_article_sentences_with_answers(row: SlaqTopicRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield for each answer the sentences of the recorded article that contain it, closest to the question first."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
     lines = [
@@ -82,7 +82,7 @@ SLAQ = Benchmark(
     release="factmill.tasks.slaq.release:SLAQ_RELEASE",
     page="factmill.tasks.slaq.release:draw_slaq_distributions",
     narrowing_params=frozenset({"categories", "candidates"}),
-    tables={"slaq": SlaqRow, "slaq_categories": CategoryPageCount, "slaq_review": ReviewItem},
+    tables={"slaq": SlaqTopicRow, "slaq_categories": CategoryPageCount, "slaq_review": ReviewItem},
     main_table="slaq",
     group_column="Category",
     value_labels=lambda: {"half": {"most": "most viewed", "least": "least viewed"}},

@@ -30,7 +30,7 @@ from factmill.tasks.slaq.core.pair_replies import (
     read_fault_per_question_answer_pair,
     read_generated_question_answer_pairs,
 )
-from factmill.tasks.slaq.core.rows import CheckedTopic, QuestionedTopic, SlaqRow, TopicInPopularityHalf
+from factmill.tasks.slaq.core.rows import CheckedTopic, QuestionedTopic, SlaqTopicRow, TopicInPopularityHalf
 from factmill.tasks.slaq.core.topic_sampling import make_equal_views_tie_break_key
 from factmill.tasks.slaq.params import SlaqInputs
 
@@ -183,7 +183,7 @@ def classify_fact_answers(batch: StageBatch) -> BatchReceipt:
     for row, answer in work.prompt_model("judge", asked, FACT_TYPE_FORM, lambda _, texts: read_fact_type(texts[0])):
         answers[row.id].append(answer)
     licence = work.inputs(SlaqInputs).licence
-    return work.finish((_make_slaq_row(row, answers[row.id], licence) for row in rows), SlaqRow)
+    return work.finish((_make_slaq_row(row, answers[row.id], licence) for row in rows), SlaqTopicRow)
 
 
 def _make_slaq_row(row: CheckedTopic, fact_type_replies: Sequence[ParsedCompletion[str]], licence: str) -> RowOutcome:
@@ -195,7 +195,7 @@ def _make_slaq_row(row: CheckedTopic, fact_type_replies: Sequence[ParsedCompleti
         columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}
         columns[f"ShortQ{number}_Entity"] = int(kind != "none")
     return row.narrow_to(
-        SlaqRow,
+        SlaqTopicRow,
         **columns,
         Category=row.category,
         Topic=row.title,

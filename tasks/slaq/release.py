@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedFactsAndColumns,
+    PublishedBuildForDistributions,
     count_by_power_of_ten,
     count_values_commonest_first,
     make_bar_figure,
@@ -28,7 +28,7 @@ from factmill.tasks.core.publishing.release_spec import (
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.options import BuildReport
-from factmill.tasks.slaq.core.rows import CategoryPageCount, SlaqRow
+from factmill.tasks.slaq.core.rows import CategoryPageCount, SlaqTopicRow
 
 if TYPE_CHECKING:
     from factmill.tasks.engine.batches import StageOutputShards
@@ -39,7 +39,7 @@ def publish_slaq(
     build: "BuildInProgress", drawn: "StageOutputShards", checked: "StageOutputShards", typed: "StageOutputShards"
 ) -> BuildReport:
     """Publish the topics, the page counts of their categories, and the review queue with its decisions."""
-    rows = typed.table(SlaqRow)
+    rows = typed.table(SlaqTopicRow)
     queue = checked.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
     counts = drawn.companion_rows(arrow_schema(CategoryPageCount))
     entities = sum(pc.sum(rows[f"ShortQ{number}_Entity"]).as_py() or 0 for number in range(1, 6))
@@ -153,7 +153,7 @@ _FACT_TYPE_LABELS: Mapping[str, str] = {
 """Type of a fact (`FactType`) → label for readers."""
 
 
-def draw_slaq_distributions(build: PublishedFactsAndColumns) -> Iterator[ReportFigure]:
+def draw_slaq_distributions(build: PublishedBuildForDistributions) -> Iterator[ReportFigure]:
     """Yield the distributions of a build: topics by category and page views, answers by fact type."""
     rows = build.load_columns(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
     columns = {name: rows[name].to_pylist() for name in rows.column_names}

@@ -119,7 +119,7 @@ def format_scripted_rows_use_restriction(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def write_stage_rejects_and_counts(
+def write_finished_stage_records(
     db: duckdb.DuckDBPyConnection,
     run_id: str,
     position: int,

@@ -365,7 +365,7 @@ def _parse_integer_as_float(digits: str, base: int = 10) -> float:
     return float(digits) if base == 10 else float(int(digits, base))
 
 
-def parse_final_json_object(text: str) -> dict[str, Any]:
+def parse_only_json_object_ending_text(text: str) -> dict[str, Any]:
     """Parse the only JSON object in a text; MalformedJsonObject names the problem. Integers come as floats."""
     value, _, end = _decode_first_json_object(text)
     if "{" in text[end:]:

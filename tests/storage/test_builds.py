@@ -28,7 +28,7 @@ from factmill.tasks.storage.builds import (
     rank_builds_for_latest,
     resolve_build,
     resolve_build_id_and_reject_count,
-    write_stage_rejects_and_counts,
+    write_finished_stage_records,
 )
 from factmill.tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
 from factmill.tasks.storage.shards import (
@@ -68,7 +68,7 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
     }
     write_shard_and_digest_rows_file(shard, {"rows": candidates(), "merged": MERGED_SCHEMA.empty_table(), **made})
     with open_warehouse(empty_warehouse(warehouse)) as db:
-        write_stage_rejects_and_counts(db, "run", 1, [make_receipt(shard, rows_in=2, rejects=1)], SUMMARY)
+        write_finished_stage_records(db, "run", 1, [make_receipt(shard, rows_in=2, rejects=1)], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
         report = {"rows": len(names), "author": "scripted replies", "world": "w", "rejects": 1}
         return publish_build_tables(
@@ -89,7 +89,7 @@ def test_stage_merged_again_by_resumed_run_counts_once(tmp_path: Path) -> None:
     record = make(tmp_path / "w.duckdb", "a")
     with open_warehouse(tmp_path / "w.duckdb") as db:
         for _ in range(2):
-            write_stage_rejects_and_counts(
+            write_finished_stage_records(
                 db, "stopped", 1, [make_receipt(tmp_path / "shard-a", rows_in=2, rejects=1)], SUMMARY
             )
     assert counts(tmp_path / "w.duckdb") == {
@@ -248,7 +248,7 @@ def test_rejects_of_unpublished_run_are_found_by_its_name(tmp_path: Path) -> Non
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
     with open_warehouse(path) as db:
-        write_stage_rejects_and_counts(
+        write_finished_stage_records(
             db, f"{record.build_id}-unfinished", 1, [make_receipt(tmp_path / "shard-a", rows_in=2, rejects=1)], SUMMARY
         )
     assert resolve_build_id_and_reject_count(path, f"{record.build_id}-unfinished") == (

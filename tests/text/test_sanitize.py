@@ -7,7 +7,7 @@ from support.docs.read_page import ReadPage
 
 from factmill.tasks.text.durations import format_age_in_words, parse_validated_duration, validate_duration
 from factmill.tasks.text.html_tables import format_html_cell_content, format_lines_as_html, render_titled_html_table
-from factmill.tasks.text.reply_wrappers import MalformedJsonObject, parse_final_json_object
+from factmill.tasks.text.reply_wrappers import MalformedJsonObject, parse_only_json_object_ending_text
 from factmill.tasks.text.sanitize import (
     MAX_JSON_DEPTH,
     escape_control_characters,
@@ -32,11 +32,11 @@ def test_json_depth_limit_is_exact() -> None:
 @pytest.mark.parametrize("levels", [MAX_JSON_DEPTH, 900, 10_000])
 def test_too_deeply_nested_object_in_reply_is_malformed(levels: int) -> None:
     with pytest.raises(MalformedJsonObject, match="nested too deeply"):
-        parse_final_json_object('{"short": ' + "[" * levels + "]" * levels + "}")
+        parse_only_json_object_ending_text('{"short": ' + "[" * levels + "]" * levels + "}")
 
 
 def test_number_of_any_length_in_reply_is_parsed() -> None:
-    assert parse_final_json_object('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
+    assert parse_only_json_object_ending_text('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
 
 
 def test_terminal_control_characters_are_escaped() -> None:

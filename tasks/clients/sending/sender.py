@@ -477,7 +477,7 @@ async def run_blocking_in_thread(function: Callable[..., Result], *args: Any) ->
     future: asyncio.Future[Result] = loop.create_future()
     sockets, context = _SocketsOfOneThread(), copy_context()
     context.run(_current_sockets.set, sockets)
-    work = partial(_run_and_set_future_outcome, partial(function, *args), loop, future)
+    work = partial(_run_here_and_set_future_outcome, partial(function, *args), loop, future)
     threading.Thread(target=context.run, args=(work,), name="factmill-request", daemon=True).start()
     try:
         return await future
@@ -486,7 +486,7 @@ async def run_blocking_in_thread(function: Callable[..., Result], *args: Any) ->
         del future, work  # an error keeps this frame alive, and the frame would keep the body
 
 
-def _run_and_set_future_outcome(
+def _run_here_and_set_future_outcome(
     function: Callable[[], Result], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result]
 ) -> None:
     """Run a function and pass its result or error to a future."""

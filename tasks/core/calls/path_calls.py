@@ -421,7 +421,7 @@ def _find_statement_value_text(cell: RdfTerm) -> str | None:
     return normalise_utc_suffix(value) if cell.get("datatype") == f"{XSD_NAMESPACE}dateTime" else value
 
 
-def _list_path_dependencies(parts: CallParts, _body: Any) -> list[ResponseDependency] | None:
+def _list_path_response_dependencies(parts: CallParts, _body: Any) -> list[ResponseDependency] | None:
     ends = [str(parts[name]) for name in ("subject", "object") if name in parts]
     return (
         [ResponseDependency(WikiItemLabelOrPageDependency("item", each)) for each in ends]
@@ -450,7 +450,7 @@ ITEM_PATHS_OPERATION = Operation(
         make_bodies=_make_item_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
-    list_dependencies=_list_path_dependencies,
+    list_dependencies=_list_path_response_dependencies,
     list_world_contents=_list_path_world_contents,
 )
 DATE_PATHS_OPERATION = Operation(
@@ -470,7 +470,7 @@ DATE_PATHS_OPERATION = Operation(
         make_bodies=_make_literal_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
-    list_dependencies=_list_path_dependencies,
+    list_dependencies=_list_path_response_dependencies,
     list_world_contents=_list_path_world_contents,
 )
 NUMBER_PATHS_OPERATION = Operation(
@@ -491,7 +491,7 @@ NUMBER_PATHS_OPERATION = Operation(
         make_bodies=_make_literal_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
-    list_dependencies=_list_path_dependencies,
+    list_dependencies=_list_path_response_dependencies,
     list_world_contents=_list_path_world_contents,
 )
 PATH_OPERATIONS = (ITEM_PATHS_OPERATION, DATE_PATHS_OPERATION, NUMBER_PATHS_OPERATION)

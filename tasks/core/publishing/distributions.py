@@ -16,7 +16,7 @@ _MAX_BAR_NAME_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedFactsAndColumns:
+class PublishedBuildForDistributions:
     """A published build, as input for its distributions."""
 
     facts: Mapping[str, Any]
@@ -30,7 +30,7 @@ class PublishedFactsAndColumns:
         return values
 
 
-DistributionMaker = Callable[[PublishedFactsAndColumns], Iterable[ReportFigure]]
+DistributionMaker = Callable[[PublishedBuildForDistributions], Iterable[ReportFigure]]
 
 
 def make_bar_figure(

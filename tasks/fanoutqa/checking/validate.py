@@ -10,7 +10,7 @@ from typing import Any
 from factmill.tasks import progress
 from factmill.tasks.engine.naming.identities import embedder_name
 from factmill.tasks.errors import SourceError
-from factmill.tasks.fanoutqa.core.flags import FLAGS, find_answer_and_article_flags
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_composition_and_article_flags
 from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, is_empty_answer
 from factmill.tasks.fanoutqa.core.forms.released import UnresolvedArticle, list_unresolved_articles
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_article_references, list_sub_questions
@@ -123,7 +123,7 @@ def validate_question_file(file: Path, least_articles: int) -> QuestionFileRepor
         else:
             # authors give no revisions; a build finds them
             unresolved = list_unresolved_articles(found.question) if found.form == "released" else []
-            flags = find_answer_and_article_flags(found.question)
+            flags = find_composition_and_article_flags(found.question)
             report.valid.append(ValidQuestion(number, str(found.form), found.question, flags, unresolved))
     if not report.valid and not report.invalid:
         raise SourceError(f"{file}: the file has no questions; expected {EXPECTED_FORM}")

@@ -79,7 +79,7 @@ _YEAR_IN_TEXT = re.compile(r"(?<![\w.,])(?:1[0-9]|20)[0-9]{2}(?![\w.,][0-9])")
 _DIGIT = re.compile(r"[0-9]")
 
 
-def find_answer_and_article_flags(question: FanOutQuestion) -> list[QuestionFlag]:
+def find_composition_and_article_flags(question: FanOutQuestion) -> list[QuestionFlag]:
     """Return the flags on a question's answer and articles; without a decomposition, only on the number of articles."""
     flags = list(_flag_answer_not_from_sub_answers(question))
     first: dict[str, str] = {}
@@ -224,7 +224,7 @@ def _list_derived_numbers(subs: Sequence[SubQuestion]) -> Iterator[str]:
     lengths = [len(sub.answer) for sub in subs if isinstance(sub.answer, list | dict)]
     yield from map(str, range(max([len(subs), *lengths]) + 1))
     if truths:
-        yield from _list_roundings(100 * truths.count(True) / len(truths))
+        yield from _list_roundings_to_decimals(100 * truths.count(True) / len(truths))
     for numbers in _list_combinable_numbers(subs):
         yield from _compute_sums_differences_and_ratios(numbers[:_MAX_COMBINED_NUMBERS])
     for sub in subs:
@@ -253,17 +253,17 @@ def _compute_sums_differences_and_ratios(numbers: Sequence[float]) -> Iterator[s
     if len(numbers) < 2:
         return
     total = sum(numbers)
-    yield from _list_roundings(total)
-    yield from _list_roundings(total / len(numbers))
+    yield from _list_roundings_to_decimals(total)
+    yield from _list_roundings_to_decimals(total / len(numbers))
     for one, other in combinations(numbers, 2):
-        yield from _list_roundings(abs(one - other))
+        yield from _list_roundings_to_decimals(abs(one - other))
         for part, base in ((one, other), (other, one)):
             if base:
-                yield from _list_roundings(part / base)
-                yield from _list_roundings(100 * part / base)
+                yield from _list_roundings_to_decimals(part / base)
+                yield from _list_roundings_to_decimals(100 * part / base)
 
 
-def _list_roundings(number: float) -> Iterator[str]:
+def _list_roundings_to_decimals(number: float) -> Iterator[str]:
     """Yield a number rounded to each of 0 to 3 decimals, without repeats."""
     roundings = (round(number, places) for places in range(_MAX_DECIMAL_PLACES + 1))
     yield from dict.fromkeys(map(format_number_without_exponent, roundings))

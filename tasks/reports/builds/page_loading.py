@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.core.prompts import format_prompt_digests
-from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedFactsAndColumns
+from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedBuildForDistributions
 from factmill.tasks.core.review import ReviewItem, TextEdit
 from factmill.tasks.core.spending.costs import (
     BudgetLimits,
@@ -363,7 +363,7 @@ def _make_distribution_figures(
         return db.sql(query, params=[build.build_id]).to_arrow_table()
 
     try:
-        found = list(distributions(PublishedFactsAndColumns(build.report["facts"], read)))
+        found = list(distributions(PublishedBuildForDistributions(build.report["facts"], read)))
     except BuildFormatTooOld as error:
         return [], [str(error)]
     return [each for each in found if sum(bool(y) for series in each.series for y in series.y) > 1], []

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import (
     MalformedJsonObject,
-    parse_final_json_object,
+    parse_only_json_object_ending_text,
     strip_citation_marks,
     strip_surrounding_emoji,
 )
@@ -128,7 +128,7 @@ def read_fact_type(text: str) -> FactType | UnreadableCompletion:
 
 def _parse_pairs_json_object(text: str) -> list[str]:
     """Parse the JSON object; return its texts in the order of LABELS."""
-    value = parse_final_json_object(text)
+    value = parse_only_json_object_ending_text(text)
     _require_exact_keys(value, ("short", "long_question", "long_answer"), "the object")
     short = value["short"]
     if not isinstance(short, list):

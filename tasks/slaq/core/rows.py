@@ -86,7 +86,7 @@ class CheckedTopic(QuestionedTopic):
     reviewed_by: list[str]
 
 
-class SlaqRow(Row):
+class SlaqTopicRow(Row):
     """One topic, as published (Figure 6)."""
 
     Category: str

@@ -47,7 +47,7 @@ from factmill.tasks.slaq.core.evaluation.verdicts import (
     make_judgeable_slaq_answer,
     read_verdicts,
 )
-from factmill.tasks.slaq.core.rows import SlaqRow
+from factmill.tasks.slaq.core.rows import SlaqTopicRow
 from factmill.tasks.slaq.evaluation.measure import (
     ACCURACY,
     ACCURACY_GAP,
@@ -79,7 +79,7 @@ class SlaqEvaluationInputs(EvaluationInputs):
 
 def list_slaq_questions(rows: pa.Table, inputs: SlaqEvaluationInputs) -> Iterator[SlaqQuestion]:
     """Yield every question in every setting; a limit selects whole topics."""
-    topics = rows_from_arrow(SlaqRow, rows)
+    topics = rows_from_arrow(SlaqTopicRow, rows)
     drawn = sample_question_clusters([row.id for row in topics], inputs.params)
     for setting in inputs.settings:
         for row in topics:
@@ -96,7 +96,7 @@ def fill_slaq_answer_prompt(asked: SlaqQuestion, _: object = None) -> FilledProm
 
 def make_slaq_guesser(rows: pa.Table) -> Callable[[SlaqQuestion], str]:
     """Make the built-in guesser: question → commonest gold answers; `rows`: of the measured build."""
-    golds = make_fact_type_answer_guesser(rows_from_arrow(SlaqRow, rows))
+    golds = make_fact_type_answer_guesser(rows_from_arrow(SlaqTopicRow, rows))
     return lambda asked: guess_commonest_answers(asked, golds)
 
 

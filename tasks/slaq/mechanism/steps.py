@@ -102,7 +102,7 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
             work.add_input_row(fact.id, fact.model_dump_json())
         ablated = _ablate_facts(work, subject.model, _pair_answer_parts_asking_judge(work, facts))
         if not inputs.params.centre and all(row.unscored for row in found):
-            _require_most_logits_positive_per_fact(ablated)
+            _require_base_logits_mostly_positive(ablated)
         found += ablated
         kinds = count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in found)
         progress.log_to_current_run(f"{subject.model}: scored {format_scored_fact_counts(kinds)}")
@@ -110,7 +110,7 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
     return work.finish(sorted(found, key=attrgetter("id")), AblatedFact)
 
 
-def _require_most_logits_positive_per_fact(rows: Sequence[AblatedFact]) -> None:
+def _require_base_logits_mostly_positive(rows: Sequence[AblatedFact]) -> None:
     """Raise UsageError if half or more of a fact's tokens have a logit of 0 or less, as the model's other facts would."""
     for row in rows:
         tokens = [*row.short_tokens, *row.long_tokens]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.flags import FLAGS, find_answer_and_article_flags, find_questions_sharing_facts
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_composition_and_article_flags, find_questions_sharing_facts
 from factmill.tasks.fanoutqa.core.questions import (
     ArticleEvidence,
     FanOutQuestion,
@@ -71,7 +71,7 @@ TOWNS = ("Norwick, Arland", "Sund", "Marby", "Elmstead", "Vik")
     ],
 )
 def test_answer_composed_of_sub_answers_has_no_flag(question: FanOutQuestion) -> None:
-    assert find_answer_and_article_flags(question) == []
+    assert find_composition_and_article_flags(question) == []
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_answer_composed_of_sub_answers_has_no_flag(question: FanOutQuestion) ->
     ],
 )
 def test_flag_names_answer_part_not_found_in_sub_answers(question: FanOutQuestion, named: list[str]) -> None:
-    [flag] = find_answer_and_article_flags(question)
+    [flag] = find_composition_and_article_flags(question)
     assert (flag.code, flag.path) == ("answer_not_composed", "")
     assert all(repr(part) in flag.detail for part in named)
 
 
 def test_swapped_numbers_are_flagged() -> None:
     swapped = make_question({"Alder Lake": 30, "Birch Lake": 12, "Cedar Lake": 45}, *DEPTHS)
-    first, second = find_answer_and_article_flags(swapped)
+    first, second = find_composition_and_article_flags(swapped)
     assert first.code == second.code == "answer_not_composed"
     assert "'30' for 'Alder Lake'" in first.detail and "expected '12'" in first.detail
     assert "'12' for 'Birch Lake'" in second.detail and "expected '30'" in second.detail
@@ -104,9 +104,9 @@ def test_swapped_numbers_are_flagged() -> None:
 
 def test_number_for_name_may_combine_several_sub_answers_about_it() -> None:
     base = make_question({"Alder Lake": 18}, *DEPTHS)
-    assert len(find_answer_and_article_flags(base)) == 1
+    assert len(find_composition_and_article_flags(base)) == 1
     more = make_leaf(6, "How deep is Alder Lake in winter?", 30, "Winters of Arland")
-    assert find_answer_and_article_flags(replace(base, decomposition=(*base.decomposition, more))) == []
+    assert find_composition_and_article_flags(replace(base, decomposition=(*base.decomposition, more))) == []
 
 
 def test_article_shared_by_two_sub_questions_is_flagged_at_later_one() -> None:
@@ -120,23 +120,25 @@ def test_article_shared_by_two_sub_questions_is_flagged_at_later_one() -> None:
         ),
     )
     base = make_question("Ada Vogt", *DEPTHS)
-    [flag] = find_answer_and_article_flags(replace(base, decomposition=(*base.decomposition, nested)))
+    [flag] = find_composition_and_article_flags(replace(base, decomposition=(*base.decomposition, nested)))
     assert (flag.code, flag.path) == ("same_article", "strategy[1].strategy[0]")
     assert "then[4]" in flag.detail and "'Elm Lake'" in flag.detail
 
 
 def test_too_few_different_articles_are_flagged() -> None:
     question = make_question("Cedar Lake", *DEPTHS)
-    [flag] = find_answer_and_article_flags(replace(question, decomposition=question.decomposition[:4]))
+    [flag] = find_composition_and_article_flags(replace(question, decomposition=question.decomposition[:4]))
     assert (flag.code, flag.path) == ("too_few_articles", "")
     assert "4 different articles" in flag.detail
-    assert find_answer_and_article_flags(replace(question, decomposition=question.decomposition[:5])) == []
+    assert find_composition_and_article_flags(replace(question, decomposition=question.decomposition[:5])) == []
 
 
 def test_question_without_decomposition_is_checked_only_for_article_count() -> None:
     evidence = tuple(map(make_evidence, LAKES))
-    assert find_answer_and_article_flags(FanOutQuestion("q", "How deep are they?", necessary_evidence=evidence)) == []
-    [flag] = find_answer_and_article_flags(
+    assert (
+        find_composition_and_article_flags(FanOutQuestion("q", "How deep are they?", necessary_evidence=evidence)) == []
+    )
+    [flag] = find_composition_and_article_flags(
         FanOutQuestion("q", "How deep are they?", necessary_evidence=(*evidence[:4], evidence[0]))
     )
     assert flag.code == "too_few_articles"
@@ -159,7 +161,9 @@ def test_released_questions_have_expected_flag_counts(shared_data: Path, name: s
     flagged: Counter[str] = Counter()
     for found in released:
         tree = parse_released_decomposition(found["decomposition"])
-        flags = find_answer_and_article_flags(FanOutQuestion(found["id"], found["question"], tree, found["answer"]))
+        flags = find_composition_and_article_flags(
+            FanOutQuestion(found["id"], found["question"], tree, found["answer"])
+        )
         flagged.update({flag.code for flag in flags})
     assert flagged == counts
 

@@ -28,7 +28,7 @@ from factmill.tasks.storage.builds import (
     load_published_table,
     load_table_digests,
     publish_build_tables,
-    write_stage_rejects_and_counts,
+    write_finished_stage_records,
 )
 from factmill.tasks.storage.housekeeping import warehouse_rewriting
 from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpaceOfKind, remove_paths
@@ -124,7 +124,7 @@ class House:
             shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)}
         )
         summary = {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED_COUNTS, 0)}
-        write_stage_rejects_and_counts(db, run, 1, [make_receipt(shard)], summary)
+        write_finished_stage_records(db, run, 1, [make_receipt(shard)], summary)
 
 
 def use(record_id: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
-from factmill.tasks.slaq.core.rows import PopularityHalf, SlaqRow
+from factmill.tasks.slaq.core.rows import PopularityHalf, SlaqTopicRow
 
 SHORT_SETTING, LONG_SETTING = "short", "long"
 
@@ -46,7 +46,7 @@ class ScoredSlaqPrediction(SlaqPrediction):
     """Key of the judge's recorded call; empty if it was not asked."""
 
 
-def list_topic_questions(row: SlaqRow, setting: str) -> Iterator[SlaqQuestion]:
+def list_topic_questions(row: SlaqTopicRow, setting: str) -> Iterator[SlaqQuestion]:
     """Yield a topic's questions in a setting: five short ones, or the long one."""
     numbers = range(1, PAIRS_PER_TOPIC + 1)
     questions, golds = ([getattr(row, f"Short{kind}{number}") for number in numbers] for kind in "QA")
@@ -71,7 +71,7 @@ def list_topic_questions(row: SlaqRow, setting: str) -> Iterator[SlaqQuestion]:
         )
 
 
-def make_fact_type_answer_guesser(rows: Iterable[SlaqRow]) -> CommonestAnswerGuesser[str]:
+def make_fact_type_answer_guesser(rows: Iterable[SlaqTopicRow]) -> CommonestAnswerGuesser[str]:
     """Count the gold answers of each fact type, to guess the commonest."""
     return CommonestAnswerGuesser(
         (kind, getattr(row, f"ShortA{number}")) for row in rows for number, kind in enumerate(row.fact_types, 1)

@@ -8,10 +8,10 @@ from factmill.tasks.slaq.core.evaluation.answers import (
     list_topic_questions,
     make_fact_type_answer_guesser,
 )
-from factmill.tasks.slaq.core.rows import SlaqRow
+from factmill.tasks.slaq.core.rows import SlaqTopicRow
 
 
-def topic(topic_id: str, *answers: str) -> SlaqRow:
+def topic(topic_id: str, *answers: str) -> SlaqTopicRow:
     """Return a topic whose five answers have the types PERSON, PERSON, DATE, none, none."""
     types = ["PERSON", "PERSON", "DATE", "none", "none"]
     columns = {"id": topic_id, "Category": "Bridges", "Topic": f"Bridge {topic_id}", "URL": "https://x", "revid": 1}
@@ -21,7 +21,7 @@ def topic(topic_id: str, *answers: str) -> SlaqRow:
     result = {"LongQ": "All five?", "LongA": "All five.", "Pageviews": 1, "half": "most", "fact_types": types}
     by = {"fact_types_by": "j", "author": "a", "judge": "j", "reviewed_by": [], "licence": "CC0-1.0"}
     source = {"source_name": "wiki", "source_row": 1, "source_licence": "CC0-1.0"}
-    return SlaqRow.model_validate(columns | result | by | source)
+    return SlaqTopicRow.model_validate(columns | result | by | source)
 
 
 TOPICS = [topic("a", "Ada", "Bo", "1985", "red", "stone"), topic("b", "Ada", "Cy", "1990", "red", "wood")]
