@@ -59,9 +59,9 @@ class MultiBenchmarkRebuildParamsBase(BenchmarkParams):
     most_lost: float = Field(default=0.5, ge=0, le=1)
     """Gate: release only if no stage rejected more than this share of its rows."""
     unchecked_judge: bool = False
-    """Gate: without this option, nothing is released if the judge was never checked against people (see `factmill judge-card`)."""
+    """Gate: release a build even if its judge was never checked against people (see `factmill judge-card`). Default: such a build is not released."""
     unexplained: bool = False
-    """Gate: without this option, nothing is released if some rows changed, without a known cause, since the previous release."""
+    """Gate: release a build even if rows changed since the previous release and the cause is not known. Default: such a build is not released."""
 
     def list_chosen_benchmarks(self) -> list[Benchmark]:
         """Return the benchmarks to build, in the registry's order."""

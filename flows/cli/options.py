@@ -45,7 +45,7 @@ WarehouseOption = Annotated[
 """Option for a warehouse that must exist."""
 NewWarehouseOption = Annotated[Path | None, typer.Option(help=_WAREHOUSE_HELP, metavar="FILE")]
 """Option for a warehouse that the command may create."""
-LATEST_RULE = "latest:BENCHMARK is the newest full build: one of the default source, made without options such as --source and --limit. If there is none, it is the newest of all the benchmark's builds."
+LATEST_RULE = "latest:BENCHMARK is the newest full build, made from the default source without options of `factmill build` such as --source and --limit. If there is none, it is the newest of all the benchmark's builds."
 """Which build `latest` is, for help texts; `EvaluationParams.build` says the same."""
 BuildArgument = Annotated[
     str,

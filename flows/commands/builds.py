@@ -137,7 +137,8 @@ def show(
     benchmark: Annotated[
         str | None,
         typer.Argument(
-            metavar="[BENCHMARK]", help="Benchmark or evaluation to show. Default: list all builds, oldest first."
+            metavar="[BENCHMARK]",
+            help="Benchmark or evaluation to show, such as granola or granola_evaluation. Default: list all builds, oldest first.",
         ),
     ] = None,
     build_name: BuildOption = None,

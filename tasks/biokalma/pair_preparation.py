@@ -40,7 +40,7 @@ from factmill.tasks.core.calls.wikipedia import (
     RevisionHtmlContent,
     make_page_revision_at_call,
     make_revision_html_call,
-    parse_page_revision,
+    parse_page_revision_call_body,
     parse_revision_html,
 )
 from factmill.tasks.core.rows import WIKIDATA_LICENCE, MergedAway, Reject, RowOutcome, make_arrow_table
@@ -408,7 +408,7 @@ def _look_up_articles_by_qid(
     at = work.inputs(BiokalmaInputs).epoch
     found = ((row_id, qid) for row_id, qid in asked if qid in titles)
     dated = ((row_id, qid, make_page_revision_at_call(wikipedia.identity, titles[qid], at)) for row_id, qid in found)
-    revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision, "wikipedia_failed")
+    revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision_call_body, "wikipedia_failed")
     revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
     there = ((row_id, qid) for row_id, qid in asked if qid in revids)
     texts = (

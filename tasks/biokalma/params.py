@@ -49,7 +49,7 @@ class BiokalmaParams(UserSourceParams):
     """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder of such tables (repeatable). Or `wikidata`: make pairs from the facts in the Wikidata of --world or --graph. Default: in the embedded world, the paragraphs that ship with factmill; with any other Wikidata, `wikidata`."""
+    """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder of such tables (repeatable). Or `wikidata`: make pairs from the facts in the Wikidata of --world or --graph. Default: the paragraphs that ship with factmill if the world is embedded and --graph is not given; otherwise `wikidata`."""
     class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption(metavar="QID")] = HUMAN_QID
     """With --source wikidata: class of the two items of a pair, such as Q5 (human)."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_each_text_at_commas), CliOption(metavar="PIDS")] = ()

@@ -68,13 +68,13 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest full build: one of the default source, made without options such as --source and --limit. If there is none, it is the newest of all the benchmark's builds. latest is short for latest:BENCHMARK with this benchmark. If you give --world or --prompts, latest considers only builds made with them. Default: the build named in the --answers file, if any; otherwise latest."""
+    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest full build, made from the default source without options of `factmill build` such as --source and --limit. If there is none, it is the newest of all the benchmark's builds. latest is short for latest:BENCHMARK with this benchmark. If you give --world or --prompts, latest considers only builds made with them. Default: the build named in the --answers file, if any; otherwise latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build. Its files must match its SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
     """Model to measure: [models.NAME] in the world's file, or a built-in model (oracle, guesser or silent), which needs no server. With --answers: the model's name in tables and reports."""
     answers: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Score the answers in this file instead of asking a model (--judge may still be one). Each line is a JSON object with the keys id, setting, build and answer; copy the first three from the file that --questions wrote."""
+    """Score the answers in this file instead of asking the model to measure. The judge may still be a model (see --judge). Each line is a JSON object with the keys id, setting, build and answer; copy the first three from the file that --questions wrote."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Number of questions to draw at random (see --seed). Questions about the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)

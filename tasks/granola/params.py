@@ -60,7 +60,7 @@ class GranolaParams(UserSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`: make questions from the facts in the Wikidata of --world or --graph. Default: in the embedded world, the questions that ship with factmill; with any other Wikidata, `wikidata`."""
+    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`: make questions from the facts in the Wikidata of --world or --graph. Default: the questions that ship with factmill if the world is embedded and --graph is not given; otherwise `wikidata`."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_each_text_at_commas), CliOption(metavar="PIDS")] = ()
     """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen relations, or all relations in your own table."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
@@ -68,7 +68,7 @@ class GranolaParams(UserSourceParams):
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows in total, taken equally from all relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Item to choose if several have the same name. `linked`: the item for which Wikidata states the fact that the question asks for. If there is none, the item with the smallest Q number, and the row may be doubtful (see --review). `smallest`: always the item with the smallest Q number, as in the paper."""
+    """Item to choose if several have the same name. `linked`: the item for which Wikidata states the fact that the question asks for. If there is none, factmill takes the item with the smallest Q number, and the row may be doubtful (see --review). `smallest`: always the item with the smallest Q number, as in the paper."""
     levels: Literal["usual", "all"] = "usual"
     """Kinds of geographic places that may be answers. `usual`: all but counties of the United States; a county stays if it is the source's answer. `all`: all places."""
     samples: int = Field(default=8, ge=1, le=1000)
@@ -116,7 +116,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> BuildInput
         and not from_wikidata
         and (params.map or params.source_split or are_other_than_entityquestions_files(paths, params.relations))
     ):
-        relations, tables = resolve_table_relations(params, known)
+        relations, tables = choose_relations_and_check_user_tables(params, known)
         files, own, notes = {USER_TABLE_UNIT: tables.files}, tables.own, tables.notes
         source_rows = tables.row_count
     else:
@@ -148,7 +148,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> BuildInput
     )
 
 
-def resolve_table_relations(
+def choose_relations_and_check_user_tables(
     params: GranolaParams, known: Mapping[str, QuestionRelation]
 ) -> tuple[list[str], CheckedUserTables]:
     """Return the relations to read, and the own tables; UsageError for an unknown relation, SourceError for tables without any."""

@@ -22,7 +22,7 @@ from factmill.tasks.core.calls.wikipedia import (
     PageRevision,
     make_page_revision_at_call,
     make_revision_html_call,
-    parse_page_revision,
+    parse_page_revision_call_body,
     parse_revision_html,
 )
 from factmill.tasks.engine.batches import BatchInProgress
@@ -196,7 +196,7 @@ class _TitlesToArticlesResolver:
             title: make_page_revision_at_call(service.identity, last, self.at, follow) for title, last in asked.items()
         }
         return {
-            title: parse_page_revision(reply.body)
+            title: parse_page_revision_call_body(reply.body)
             if reply.status == "ok"
             else _make_missing_article_reason(calls[title].parts["title"], reply)
             for title, reply in _send_wikipedia_calls(self.work, self.rows, calls)

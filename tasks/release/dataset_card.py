@@ -89,7 +89,7 @@ def _render_card_body(release: Release) -> str:
             config.name: {field.name: _format_column_type(field.type) for field in config.schema}
             for config in release.configs
         },
-        parts=count_rows_by_group(release),
+        parts=count_main_rows_by_group_column(release),
         paper_comparison=compare_build_with_paper(release),
         judge_lines=[format_card_summary(card, card.identity) for card in release.judge_cards],
         decided=sorted(Counter(each.decision for each in release.decisions).items()),
@@ -103,7 +103,7 @@ def _render_card_body(release: Release) -> str:
     )
 
 
-def count_rows_by_group(release: Release) -> list[tuple[str, int]]:
+def count_main_rows_by_group_column(release: Release) -> list[tuple[str, int]]:
     """Return (part, number of rows) for the parts that the main table's rows fall into, sorted by name."""
     tables = {*release.forms.configs[0].splits.values()}
     counts: Counter[str] = Counter()

@@ -21,7 +21,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_resolve_title_call,
     make_revision_html_call,
     parse_category_members,
-    parse_page_revision,
+    parse_page_revision_call_body,
     parse_resolve_title_body,
     parse_revision_html,
 )
@@ -257,7 +257,7 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
     refused = {row.id: reason for row in rows if row.id in pages and (reason := _find_page_reject(row, pages[row.id]))}
     open_rows = [row for row in rows if row.id in pages and row.id not in refused]
     at_epoch = ((row.id, row.id, make_page_revision_at_call(wiki.identity, row.title, at)) for row in open_rows)
-    revisions, failed_now = work.call_and_parse(wiki, at_epoch, parse_page_revision, "wikipedia_failed")
+    revisions, failed_now = work.call_and_parse(wiki, at_epoch, parse_page_revision_call_body, "wikipedia_failed")
     failed |= failed_now
     dated = [
         (row, revision.revid) for row in open_rows if (revision := revisions.get(row.id)) and revision.revid is not None

@@ -26,7 +26,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_page_revision_at_call,
     make_resolve_title_call,
     make_revision_html_call,
-    parse_page_revision,
+    parse_page_revision_call_body,
     parse_resolve_title_body,
 )
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -69,7 +69,7 @@ def test_article_is_read_as_of_date(clients: dict[str, CallService]) -> None:
             make_page_revision_at_call("p", "Saturn", "2026-01-01T00:00:00Z"),
         ],
     )
-    first, last = parse_page_revision(early.body), parse_page_revision(late.body)
+    first, last = parse_page_revision_call_body(early.body), parse_page_revision_call_body(late.body)
     assert first is not None
     assert last is not None
     assert first.revid < last.revid

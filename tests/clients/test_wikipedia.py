@@ -13,7 +13,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_revision_html_call,
     make_search_call,
     parse_category_members,
-    parse_page_revision,
+    parse_page_revision_call_body,
     parse_resolve_title_body,
     parse_revision_html,
     parse_search_titles,
@@ -59,9 +59,9 @@ def test_revision_at_moment_is_found_after_normalisation_and_redirect(ask, serve
             "pages": pages(form, page),
         }
     }
-    assert parse_page_revision(ask(make_page_revision_at_call(HERE, "algebraic_theory", AT), answer)) == PageRevision(
-        "Algebra", 5, 77, "2021-04-03T10:15:00Z", "Algebraic theory", False
-    )
+    assert parse_page_revision_call_body(
+        ask(make_page_revision_at_call(HERE, "algebraic_theory", AT), answer)
+    ) == PageRevision("Algebra", 5, 77, "2021-04-03T10:15:00Z", "Algebraic theory", False)
     sent = server.seen[0]
     assert sent.path == "/w/api.php"
     assert sent.query["titles"] == "algebraic theory"
@@ -82,7 +82,7 @@ def test_history_of_redirect_page_is_requested_without_following_redirects(ask, 
         make_page_revision_at_call(HERE, "A", AT),
         make_page_revision_at_call(HERE, "Algebraic theory", AT, False),
     )
-    assert parse_page_revision(ask(alone, answer)) == PageRevision("Algebraic theory", 9, 5, AT, None, False)
+    assert parse_page_revision_call_body(ask(alone, answer)) == PageRevision("Algebraic theory", 9, 5, AT, None, False)
     assert "redirects" not in server.seen[0].query
     # calls without the newer option keep their earlier keys
     assert dict(followed.parts) == {"title": "A", "at": AT}
@@ -102,10 +102,10 @@ def test_redirects_to_nowhere_are_distinguished_from_bad_titles(client, server, 
 def test_missing_page_is_distinguished_from_page_younger_than_moment(ask, form):
     missing = {"query": {"pages": pages(form, {"ns": 0, "title": "Nope", "missing": True})}}
     young = {"query": {"pages": pages(form, {"pageid": 8, "ns": 0, "title": "Young"})}}
-    assert parse_page_revision(ask(make_page_revision_at_call(HERE, "Nope", AT), missing)).missing
+    assert parse_page_revision_call_body(ask(make_page_revision_at_call(HERE, "Nope", AT), missing)).missing
     born = {"pageid": 8, "ns": 0, "title": "Young", "revisions": [{"revid": 9, "timestamp": "2024-05-06T07:08:09Z"}]}
     answers = (young, {"query": {"pages": pages(form, born)}})
-    assert parse_page_revision(ask(make_page_revision_at_call(HERE, "Young", AT), *answers)) == PageRevision(
+    assert parse_page_revision_call_body(ask(make_page_revision_at_call(HERE, "Young", AT), *answers)) == PageRevision(
         "Young", 8, None, None, None, False, "2024-05-06T07:08:09Z"
     )
 

@@ -17,7 +17,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_resolve_title_call,
     make_revision_html_call,
     make_search_call,
-    parse_page_revision,
+    parse_page_revision_call_body,
     parse_resolve_title_body,
     parse_revision_html,
 )
@@ -47,20 +47,20 @@ def ask(archive: ZimArchive) -> Ask:
 
 
 def test_revision_on_date_of_file_is_revision_stated_by_article(ask: Ask) -> None:
-    found = parse_page_revision(ask(make_page_revision_at_call, "algebra", DAY).body)
+    found = parse_page_revision_call_body(ask(make_page_revision_at_call, "algebra", DAY).body)
     assert (found.title, found.revid, found.timestamp, found.pageid) == ("Algebra", 77, "2025-11-02", None)
     assert (found.missing, found.redirected_from) == (False, None)
 
 
 def test_redirect_is_followed_or_has_no_own_revision(ask: Ask) -> None:
-    followed = parse_page_revision(ask(make_page_revision_at_call, "Algebras", DAY).body)
+    followed = parse_page_revision_call_body(ask(make_page_revision_at_call, "Algebras", DAY).body)
     assert (followed.title, followed.revid, followed.redirected_from) == ("Algebra", 77, "Algebras")
-    own = parse_page_revision(ask(make_page_revision_at_call, "Algebras", DAY, follow=False).body)
+    own = parse_page_revision_call_body(ask(make_page_revision_at_call, "Algebras", DAY, follow=False).body)
     assert (own.title, own.revid, own.redirected_from, own.missing) == ("Algebras", None, None, False)
 
 
 def test_title_without_page_is_missing(ask: Ask) -> None:
-    assert parse_page_revision(ask(make_page_revision_at_call, "Geometry", DAY).body).missing
+    assert parse_page_revision_call_body(ask(make_page_revision_at_call, "Geometry", DAY).body).missing
     assert parse_resolve_title_body(ask(make_resolve_title_call, "Geometry").body).missing
 
 

@@ -126,7 +126,7 @@ def make_newest_page_revisions_call(service: str, titles: Iterable[str], follow:
     return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=checked_on)
 
 
-def parse_page_revision(body: Any) -> PageRevision:
+def parse_page_revision_call_body(body: Any) -> PageRevision:
     """Parse the body of page_revision_at."""
     return PageRevision(**body)
 
@@ -320,7 +320,7 @@ PAGE_REVISION_AT_OPERATION = Operation(
     service="wikipedia",
     part_checks={"title": is_string_value, "at": is_string_value, "follow": lambda value: value is False},
     optional_parts=("follow",),
-    parse_body=parse_page_revision,
+    parse_body=parse_page_revision_call_body,
     fetch_from_wiki=_fetch_one_page_revision_at_date,
     list_dependencies=lambda parts, body: _make_page_dependency(parts, body, by_date=True),
 )

@@ -12,7 +12,7 @@ from itertools import chain
 from factmill.tasks.core.calls.wikipedia import (
     make_page_revision_at_call,
     make_search_call,
-    parse_page_revision,
+    parse_page_revision_call_body,
     parse_search_titles,
 )
 from factmill.tasks.engine.batches import BatchInProgress
@@ -154,6 +154,8 @@ def _find_similar_titles(
         there = {title: dates[call.key] for title, call in calls.items()}
         failed = next((each for each in (reply, *there.values()) if each.transient), None)
         existing = [
-            title for title, date in there.items() if date.status == "ok" and parse_page_revision(date.body).revid
+            title
+            for title, date in there.items()
+            if date.status == "ok" and parse_page_revision_call_body(date.body).revid
         ]
         yield (failed.error or "") if failed else tuple(existing)
