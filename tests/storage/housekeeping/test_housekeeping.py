@@ -30,12 +30,13 @@ from factmill.tasks.storage.builds import (
     publish_build_tables,
     write_finished_stage_records,
 )
-from factmill.tasks.storage.housekeeping import warehouse_rewriting
+from factmill.tasks.storage.housekeeping import warehouse_cleanup, warehouse_rewriting
 from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpaceOfKind, remove_paths
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import (
     RetentionPolicy,
     clean_files_of_dead_processes,
     clean_warehouse,
+    find_process_using_warehouse,
 )
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.human_judgments import save_audit_verdicts
@@ -304,6 +305,30 @@ def test_stray_files_of_dead_processes_are_removed_and_those_of_live_ones_kept(
     assert [each.count for each in later] == [0, 0, 0], "young data may belong to a run that has just started"
     assert [(each.young, each.young_bytes) for each in later] == [(0, 0), (1, 1), (0, 0)]
     assert datetime.fromisoformat(later[1].young_newest) > NOW
+
+
+@pytest.mark.parametrize(
+    ("description", "expected"), [("w.duckdb", "a verification"), ("other.duckdb", ""), (None, "a verification")]
+)
+def test_verification_counts_for_the_warehouse_that_it_describes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, description: str | None, expected: str
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(warehouse_cleanup, "_DESCRIPTION_TIMEOUT_S", 60.0 if description else 0.1)
+    folder = tmp_path / "factmill-verify-a"
+    folder.mkdir()
+    (folder / "held").touch()
+    held = hold_file(folder / "held")
+
+    def describe(_: float) -> None:
+        """Write the description while the other process waits for it."""
+        if description:
+            (folder / "run.json").write_text(json.dumps({"warehouse": str(tmp_path / description)}))
+
+    monkeypatch.setattr("time.sleep", describe)
+    assert find_process_using_warehouse(tmp_path / "w.duckdb") == expected
+    os.close(held)
+    assert find_process_using_warehouse(tmp_path / "w.duckdb") == ""
 
 
 def test_compaction_frees_space_and_keeps_every_digest(house: House) -> None:
