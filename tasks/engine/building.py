@@ -101,7 +101,7 @@ from factmill.tasks.storage.builds import (
     publish_build_tables,
     write_finished_stage_records,
 )
-from factmill.tasks.storage.housekeeping.warehouse_cleanup import VERIFY_FOLDER_PREFIX
+from factmill.tasks.storage.housekeeping.warehouse_cleanup import format_verification_folder_prefix
 from factmill.tasks.storage.recording.call_records import (
     BuildRevalidation,
     count_scripted_and_faulty_by_prompt,
@@ -429,7 +429,8 @@ def open_build(
     making the same build.
     """
     lock = make_build_manifest(benchmark, inputs, options)
-    scratch = Path(tempfile.mkdtemp(prefix=VERIFY_FOLDER_PREFIX)) if options.pinned_build else None
+    prefix = format_verification_folder_prefix(resolve_warehouse_path(options))
+    scratch = Path(tempfile.mkdtemp(prefix=prefix)) if options.pinned_build else None
     folder = scratch or get_run_folder_path(benchmark.name, lock, options)
     if not scratch:
         make_folder_inside_work_folder(folder)

@@ -139,7 +139,7 @@ class BatchQueue:
             self._submissions.discard(sending)
             if not self._submissions:
                 for request in self._requests.values():
-                    self._remote.settle_line_cost(request, None if request.is_in_open_job else CallResponse(None))
+                    self._remote.charge_line_cost(request, None if request.is_in_open_job else CallResponse(None))
                 for task in self._tasks:
                     task.cancel()
                 self._tasks.clear()
@@ -318,7 +318,7 @@ class BatchQueue:
         """Gather again the requests of a job that never reached the server."""
         requests = self._list_waiting(job)
         for request in requests:
-            self._remote.settle_line_cost(request, CallResponse(None))
+            self._remote.charge_line_cost(request, CallResponse(None))
         self._followed_jobs.discard(job)
         self._files.delete(job)
         self._enqueue(requests)
@@ -370,7 +370,7 @@ class BatchQueue:
             return
         for request, _ in waiting:
             if found and request.asked is found[0]:
-                self._remote.settle_line_cost(request, CallResponse(None))
+                self._remote.charge_line_cost(request, CallResponse(None))
                 self._finish(request, found[1])
 
     async def _handle_failed_job(self, job: JobStateFile, state: BatchJobState) -> None:
@@ -437,11 +437,11 @@ class BatchQueue:
                 return True
             response = CallResponse(None, "failed", error=str(trouble), transient=True)
         if not isinstance(response, CallResponse):
-            self._remote.settle_line_cost(request, CallResponse(None))
+            self._remote.charge_line_cost(request, CallResponse(None))
             request.learnt = {**job.learnt, **response}
             return True
         response = replace(response, latency_s=state.seconds, cost_usd=response.cost_usd * self._model.batch_price)
-        self._remote.settle_line_cost(request, response)
+        self._remote.charge_line_cost(request, response)
         self._finish(request, response)
         return False
 

@@ -152,8 +152,8 @@ class OpenAiBatchClient:
                 await budget.wait_until_idle()
                 raise
 
-    def settle_line_cost(self, request: BatchRequestWithWaiters, reply: CallResponse | None) -> None:
-        """Settle the cost of a line; None: it is unknown, so everything reserved counts as spent.
+    def charge_line_cost(self, request: BatchRequestWithWaiters, reply: CallResponse | None) -> None:
+        """Charge the budget with the cost of a line; None: it is unknown, so everything reserved counts as spent.
 
         Lines of jobs that an earlier run submitted have no reservation: that run's own budget covered them.
         """
@@ -165,15 +165,15 @@ class OpenAiBatchClient:
             budget.settle(held, reply.cost_usd)
 
     def bill_failed_line(self, request: BatchRequestWithWaiters, answer: ServerResponse | None) -> None:
-        """Settle the cost of a line whose result is unusable; None: the job has no line for it."""
+        """Charge the budget with the cost of a line whose result is unusable; None: the job has no line for it."""
         if answer is None:
-            self.settle_line_cost(request, None)
+            self.charge_line_cost(request, None)
         elif not answer.status:  # an error in place of an answer
-            self.settle_line_cost(request, CallResponse(None))
+            self.charge_line_cost(request, CallResponse(None))
         else:
             cost_usd, _ = self._server.compute_cost(answer)
             share = self._server.model.batch_price
-            self.settle_line_cost(request, None if cost_usd is None else CallResponse(None, cost_usd=share * cost_usd))
+            self.charge_line_cost(request, None if cost_usd is None else CallResponse(None, cost_usd=share * cost_usd))
 
     async def upload(self, name: str, content: bytes) -> str:
         """Upload the file of a job; return its id."""

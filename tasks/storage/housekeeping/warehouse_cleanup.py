@@ -11,13 +11,13 @@ import re
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 
+from factmill.tasks.core.digests import digest_json
 from factmill.tasks.errors import WarehouseError
 from factmill.tasks.processes import is_file_locked
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
@@ -35,8 +35,6 @@ _UNFINISHED_SUFFIX = "-unfinished"
 """Suffix of a run's name, under which its stages are stored until the build is published."""
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 VERIFY_FOLDER_PREFIX = "factmill-verify-"
-_DESCRIPTION_TIMEOUT_S, _DESCRIPTION_POLL_S = 5.0, 0.05
-"""For how long, and how often, the description of a verification that has just begun is looked for."""
 _SHARED_FOLDERS = ("journal", "claims", "jobs", "jobs-refresh")
 """Folders next to those of runs that all processes of a warehouse share."""
 
@@ -135,24 +133,14 @@ def find_process_using_warehouse(path: Path) -> str:
         return "a build"
     if held := [each for each in _list_run_folders(runs) if is_file_locked(each / "held")]:
         return f"the build in {held[0]}"
-    if any(_may_verify(path, each) for each in Path(tempfile.gettempdir()).glob(f"{VERIFY_FOLDER_PREFIX}*")):
-        return "a verification"
-    return ""
+    verifications = Path(tempfile.gettempdir()).glob(f"{format_verification_folder_prefix(path)}*")
+    return "a verification" if any(is_file_locked(each / "held") for each in verifications) else ""
 
 
-def _may_verify(warehouse: Path, folder: Path) -> bool:
-    """True while a verification with this folder runs, unless its description names another warehouse.
-
-    It writes the description just after it has locked the folder, so a missing one is waited for.
-    """
-    deadline = time.monotonic() + _DESCRIPTION_TIMEOUT_S
-    while is_file_locked(folder / "held"):
-        with suppress(FileNotFoundError):
-            return str(warehouse) in (folder / "run.json").read_text("utf-8")
-        if time.monotonic() > deadline:
-            return True
-        time.sleep(_DESCRIPTION_POLL_S)
-    return False
+def format_verification_folder_prefix(warehouse: Path) -> str:
+    """Return how the names of folders begin, in the system's folder for temporary files, of verifications of a warehouse's
+    builds."""
+    return f"{VERIFY_FOLDER_PREFIX}{digest_json(str(warehouse.resolve()))[:12]}-"
 
 
 def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, policy: RetentionPolicy) -> list[str]:

@@ -30,13 +30,14 @@ from factmill.tasks.storage.builds import (
     publish_build_tables,
     write_finished_stage_records,
 )
-from factmill.tasks.storage.housekeeping import warehouse_cleanup, warehouse_rewriting
+from factmill.tasks.storage.housekeeping import warehouse_rewriting
 from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpaceOfKind, remove_paths
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import (
     RetentionPolicy,
     clean_files_of_dead_processes,
     clean_warehouse,
     find_process_using_warehouse,
+    format_verification_folder_prefix,
 )
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.human_judgments import save_audit_verdicts
@@ -307,26 +308,14 @@ def test_stray_files_of_dead_processes_are_removed_and_those_of_live_ones_kept(
     assert datetime.fromisoformat(later[1].young_newest) > NOW
 
 
-@pytest.mark.parametrize(
-    ("description", "expected"), [("w.duckdb", "a verification"), ("other.duckdb", ""), (None, "a verification")]
-)
-def test_verification_counts_for_the_warehouse_that_it_describes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, description: str | None, expected: str
-) -> None:
+def test_verification_counts_only_for_its_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(warehouse_cleanup, "_DESCRIPTION_TIMEOUT_S", 60.0 if description else 0.1)
-    folder = tmp_path / "factmill-verify-a"
+    folder = tmp_path / f"{format_verification_folder_prefix(tmp_path / 'w.duckdb')}a"
     folder.mkdir()
     (folder / "held").touch()
     held = hold_file(folder / "held")
-
-    def describe(_: float) -> None:
-        """Write the description while the other process waits for it."""
-        if description:
-            (folder / "run.json").write_text(json.dumps({"warehouse": str(tmp_path / description)}))
-
-    monkeypatch.setattr("time.sleep", describe)
-    assert find_process_using_warehouse(tmp_path / "w.duckdb") == expected
+    assert find_process_using_warehouse(tmp_path / "w.duckdb") == "a verification"
+    assert find_process_using_warehouse(tmp_path / "other.duckdb") == ""
     os.close(held)
     assert find_process_using_warehouse(tmp_path / "w.duckdb") == ""
 
